@@ -1,0 +1,1 @@
+//! Registration, guards and retirement.

@@ -1,0 +1,335 @@
+//! The one door between a caller's memory and the engine.
+//!
+//! Nothing here forms a `&[u8]` over registered memory: a peer may write it at any time. Copies go
+//! through raw pointers for memory the engine allocated, and through `process_vm_*` on our own
+//! process for memory a caller owns, because that may be unmapped under us and a system call then
+//! answers `EFAULT` where a plain load would end the process.
+//!
+//! I1  A region is not null, not empty, does not wrap, and was mapped when it was made.
+//! I2  Engine-allocated memory lives until the last clone of its region is dropped.
+#![allow(unsafe_code, reason = "the door between raw memory and the engine; docs/memory-safety.md")]
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::{CopyError, RangeError, RegionError};
+use crate::range::{LocalRange, check};
+
+/// Zeroed, page-aligned memory that the engine allocates and owns. Becomes a [`Region`] without
+/// `unsafe`; pages are taken from the system when they are first touched.
+pub struct AlignedBuffer {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+impl AlignedBuffer {
+    /// Allocates `len` bytes, all zero.
+    ///
+    /// # Errors
+    /// [`RegionError::Empty`], [`RegionError::TooLong`], [`RegionError::NoMemory`].
+    pub fn zeroed(len: usize) -> Result<Self, RegionError> {
+        check_len(0, len as u64)?;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
+        // existing memory; the length is not zero.
+        let raw = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(RegionError::NoMemory {
+                len: len as u64,
+                cause: io::Error::last_os_error(),
+            });
+        }
+        let ptr = NonNull::new(raw.cast::<u8>()).ok_or(RegionError::Null)?;
+        Ok(Self { ptr, len })
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` and `len` are those of the mapping made in `zeroed`, unmapped only here.
+        unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+    }
+}
+
+impl fmt::Debug for AlignedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuffer({:p}+{})", self.ptr, self.len)
+    }
+}
+
+// SAFETY: the mapping belongs to this value alone and is reached through `Region`'s copies only;
+// moving the owner to another thread moves nothing.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: shared access offers no reference to the bytes, only copies that tolerate concurrent
+// change (see `Region::read_into`).
+unsafe impl Sync for AlignedBuffer {}
+
+enum Owner {
+    Engine { _mapping: AlignedBuffer },
+    Caller,
+}
+
+struct Inner {
+    ptr: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+// SAFETY: the pointer is only handed to system calls and raw copies; which thread does that makes
+// no difference, and no reference to the memory exists.
+unsafe impl Send for Inner {}
+// SAFETY: as above; concurrent writers change bytes, never the pointer or the length.
+unsafe impl Sync for Inner {}
+
+/// Memory that may be registered and used in requests. A cheap handle: clones name the same bytes.
+#[derive(Clone)]
+pub struct Region {
+    inner: Arc<Inner>,
+}
+
+impl Region {
+    /// The longest region, bytes: 1 TiB.
+    pub const MAX_LEN: u64 = 1 << 40;
+
+    /// Names memory that the caller owns.
+    ///
+    /// # Errors
+    /// [`RegionError`] for a null, empty, wrapping, too long, unmapped or unreadable range.
+    ///
+    /// # Safety
+    /// From now until the last clone of the region is dropped, and every transfer that uses it has
+    /// reached a final state, no Rust reference to these bytes may exist while a transfer may run
+    /// on them. The caller may unmap them: transfers then fail. It must not let other memory, for
+    /// which this promise was not given, appear at the same addresses before it unregistered.
+    pub unsafe fn from_raw_parts(ptr: *mut u8, len: usize) -> Result<Self, RegionError> {
+        let ptr = NonNull::new(ptr).ok_or(RegionError::Null)?;
+        let address = ptr.as_ptr().addr() as u64;
+        check_len(address, len as u64)?;
+        check_mapped(address, len)?;
+        Ok(Self { inner: Arc::new(Inner { ptr, len, owner: Owner::Caller }) })
+    }
+
+    /// First address in this process.
+    pub fn address(&self) -> u64 {
+        self.inner.ptr.as_ptr().addr() as u64
+    }
+
+    /// Bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a region is never empty (I1)")]
+    pub fn len(&self) -> u64 {
+        self.inner.len as u64
+    }
+
+    /// A part of the region.
+    ///
+    /// # Errors
+    /// [`RangeError`] where the part is not inside the region.
+    pub fn range(&self, offset: u64, len: u64) -> Result<LocalRange, RangeError> {
+        LocalRange::new(self, offset, len)
+    }
+
+    /// The whole region as a range.
+    pub fn whole(&self) -> LocalRange {
+        LocalRange::new(self, 0, self.len()).expect("a region contains itself")
+    }
+
+    /// Whether two handles name the same memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.inner.ptr == other.inner.ptr && self.inner.len == other.inner.len
+    }
+
+    /// Copies bytes out of the region. Bytes that a transfer writes meanwhile come as they are at
+    /// that moment.
+    ///
+    /// # Errors
+    /// [`CopyError`] outside the region, or where the memory is gone.
+    pub fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), CopyError> {
+        let span = self.checked_span(offset, out.len())?;
+        match self.inner.owner {
+            Owner::Engine { .. } => {
+                // SAFETY: `span` lies inside the engine's own mapping, which lives as long as
+                // `self`; `out` is a distinct Rust slice of the same length.
+                unsafe { std::ptr::copy_nonoverlapping(span.ptr(), out.as_mut_ptr(), span.len()) };
+                Ok(())
+            }
+            Owner::Caller => foreign_copy(Direction::Out, span, out.as_mut_ptr()),
+        }
+    }
+
+    /// Copies bytes into the region.
+    ///
+    /// # Errors
+    /// [`CopyError`] outside the region, or where the memory is gone or read-only.
+    pub fn write_from(&self, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        let span = self.checked_span(offset, bytes.len())?;
+        match self.inner.owner {
+            Owner::Engine { .. } => {
+                // SAFETY: as in `read_into`, the other way round.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.ptr(), span.len()) };
+                Ok(())
+            }
+            Owner::Caller => foreign_copy(Direction::In, span, bytes.as_ptr().cast_mut()),
+        }
+    }
+
+    fn checked_span(&self, offset: u64, len: usize) -> Result<Span, RangeError> {
+        check(offset, len as u64, self.len())?;
+        Ok(self.span(offset, len as u64))
+    }
+
+    /// Pointer and length of a part that was checked before.
+    pub(crate) fn span(&self, offset: u64, len: u64) -> Span {
+        debug_assert!(check(offset, len, self.len()).is_ok(), "callers check the range");
+        let offset = usize::try_from(offset).expect("a checked offset fits the address space");
+        let len = usize::try_from(len).expect("a checked length fits the address space");
+        // SAFETY: the offset was checked against the region's length, so it stays inside it or one
+        // past its end.
+        Span { ptr: unsafe { self.inner.ptr.add(offset) }, len }
+    }
+}
+
+impl From<AlignedBuffer> for Region {
+    fn from(buffer: AlignedBuffer) -> Self {
+        let (ptr, len) = (buffer.ptr, buffer.len);
+        Self { inner: Arc::new(Inner { ptr, len, owner: Owner::Engine { _mapping: buffer } }) }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = match self.inner.owner {
+            Owner::Engine { .. } => "engine",
+            Owner::Caller => "caller",
+        };
+        write!(f, "Region({:#x}+{}, {owner})", self.address(), self.len())
+    }
+}
+
+/// Pointer and length for system calls. Whoever uses the pointer keeps the region it came from
+/// alive, and never makes a reference of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a span is an address; using it is the unsafe act, not moving it.
+unsafe impl Send for Span {}
+
+impl Span {
+    /// First byte.
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it names no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What is left behind the first `n` bytes; empty when `n` is the length or more.
+    #[must_use]
+    pub fn after(&self, n: usize) -> Self {
+        let n = n.min(self.len);
+        // SAFETY: `n` is at most the length, so the pointer stays inside or one past the end.
+        Self { ptr: unsafe { self.ptr.add(n) }, len: self.len - n }
+    }
+
+    /// The first `n` bytes, or all when there are fewer.
+    #[must_use]
+    pub fn first(&self, n: usize) -> Self {
+        Self { ptr: self.ptr, len: self.len.min(n) }
+    }
+}
+
+fn check_len(address: u64, len: u64) -> Result<(), RegionError> {
+    if len == 0 {
+        return Err(RegionError::Empty { address });
+    }
+    if address.checked_add(len).is_none() {
+        return Err(RegionError::Wraps { address, len });
+    }
+    if len > Region::MAX_LEN {
+        return Err(RegionError::TooLong { address, len, max: Region::MAX_LEN });
+    }
+    Ok(())
+}
+
+/// Asks the kernel whether every page of the range is mapped and its ends can be read.
+fn check_mapped(address: u64, len: usize) -> Result<(), RegionError> {
+    const PAGE: u64 = 4096;
+    let unmapped = |cause| RegionError::Unmapped { address, len: len as u64, cause };
+    let start = address & !(PAGE - 1);
+    let whole = usize::try_from(address - start).expect("below a page") + len;
+    let first = std::ptr::without_provenance_mut::<libc::c_void>(
+        usize::try_from(start).expect("an address fits"),
+    );
+    // SAFETY: MS_ASYNC does nothing but walk the mappings of the range; it reads and writes no
+    // byte, and answers ENOMEM where something is not mapped.
+    if unsafe { libc::msync(first, whole, libc::MS_ASYNC) } != 0 {
+        return Err(unmapped(io::Error::last_os_error()));
+    }
+    let mut byte = 0u8;
+    for at in [address, address + len as u64 - 1] {
+        let at = std::ptr::without_provenance_mut(usize::try_from(at).expect("an address fits"));
+        let ptr = NonNull::new(at).ok_or(RegionError::Null)?;
+        match foreign_copy(Direction::Out, Span { ptr, len: 1 }, &raw mut byte) {
+            Ok(()) => {}
+            Err(CopyError::Fault { cause, .. }) => return Err(unmapped(cause)),
+            Err(CopyError::Range(_)) => unreachable!("foreign_copy checks no range"),
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    In,
+    Out,
+}
+
+/// Copies between `span`, which may be unmapped at any time, and `span.len()` bytes at `ours`.
+fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), CopyError> {
+    let mut done = 0;
+    while done < span.len() {
+        let rest = span.after(done);
+        // SAFETY: `ours` has `span.len()` bytes and `done` is below that.
+        let here = unsafe { ours.add(done) };
+        let local = libc::iovec { iov_base: here.cast(), iov_len: rest.len() };
+        let remote = libc::iovec { iov_base: rest.ptr().cast(), iov_len: rest.len() };
+        let pid = std::process::id().cast_signed();
+        let moved = match direction {
+            // SAFETY: both iovecs live on this stack; `local` names valid memory, `remote` is only
+            // touched by the kernel, which answers EFAULT where it is not mapped.
+            Direction::Out => unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) },
+            // SAFETY: as above.
+            Direction::In => unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) },
+        };
+        match usize::try_from(moved) {
+            Ok(n) if n > 0 => done += n,
+            _ => {
+                let cause = io::Error::last_os_error();
+                return Err(CopyError::Fault { address: rest.ptr().addr() as u64, cause });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! The cache of remote descriptors: asks for fetches, never fetches.
+//!
+//! ```text
+//!            open              complete(ok)                 want_newer
+//!   absent ───────▶ fetching ───────────────▶ known ──────────────────────▶ known + fetching
+//!      ▲                │ complete(error)       ▲        complete(any)             │
+//!      └────────────────┘                       └──────────────────────────────────┘
+//! ```
+//!
+//! I1  A name has one number for the life of the engine (te-classic B40).
+//! I2  At most one fetch per segment is outstanding: a burst of faults costs one (FB26).
+//! I3  Readers get immutable snapshots; a refresh replaces the snapshot (te-classic B41).
+//! I4  A failed refresh keeps the old snapshot (te-classic B45).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use te_metadata::{HostPort, SegmentDescriptor, SegmentName};
+
+use crate::id::SegmentId;
+use crate::range::RemoteRange;
+
+/// A peer as known at one moment. Immutable.
+pub struct RemoteSegment {
+    id: SegmentId,
+    name: SegmentName,
+    rpc: HostPort,
+    descriptor: SegmentDescriptor,
+    epoch: u64,
+    /// Start, length and list position of each buffer, sorted by start.
+    index: Vec<(u64, u64, usize)>,
+}
+
+impl RemoteSegment {
+    /// A snapshot; `epoch` counts the snapshots of one segment from 1.
+    pub fn new(
+        id: SegmentId,
+        name: SegmentName,
+        rpc: HostPort,
+        descriptor: SegmentDescriptor,
+        epoch: u64,
+    ) -> Self {
+        let listed = descriptor.buffers().iter().enumerate();
+        let mut index: Vec<_> = listed.map(|(i, b)| (b.addr, b.length, i)).collect();
+        index.sort_unstable();
+        Self { id, name, rpc, descriptor, epoch, index }
+    }
+
+    /// Its number in this engine.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// The name it was opened under.
+    pub fn name(&self) -> &SegmentName {
+        &self.name
+    }
+
+    /// Where its handshake port is.
+    pub fn rpc(&self) -> &HostPort {
+        &self.rpc
+    }
+
+    /// What it says about itself.
+    pub fn descriptor(&self) -> &SegmentDescriptor {
+        &self.descriptor
+    }
+
+    /// Which snapshot of the segment this is, from 1.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Position in the descriptor's list of the one buffer that wholly contains a range. Touching
+    /// buffers do not combine (te-classic C3). O(log n) where buffers do not overlap.
+    pub fn locate(&self, range: &RemoteRange) -> Option<usize> {
+        let upto = self.index.partition_point(|(start, _, _)| *start <= range.address());
+        let candidates = self.index[..upto].iter().rev();
+        let mut inside = candidates.filter(|(start, len, _)| range.is_inside(*start, *len));
+        inside.next().map(|(_, _, position)| *position)
+    }
+}
+
+impl fmt::Debug for RemoteSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}[{}, epoch {}]", self.id, self.name.as_str(), self.epoch)
+    }
+}
+
+/// Permission to fetch one descriptor; give it back with [`RemoteSegments::complete`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct FetchTicket {
+    id: SegmentId,
+    name: SegmentName,
+    begun: Instant,
+}
+
+impl FetchTicket {
+    /// Whose descriptor to fetch.
+    pub fn name(&self) -> &SegmentName {
+        &self.name
+    }
+
+    /// The number the segment has or will have.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+}
+
+/// Answer to [`RemoteSegments::open`].
+#[derive(Debug)]
+pub enum Lookup {
+    /// Known.
+    Known(Arc<RemoteSegment>),
+    /// Not known; somebody else fetches it already.
+    Pending(SegmentId),
+    /// Not known; the caller fetches.
+    Fetch(FetchTicket),
+}
+
+/// Answer to [`RemoteSegments::want_newer`].
+#[derive(Debug)]
+pub enum Refresh {
+    /// There is a snapshot that was fetched after the wish arose.
+    Newer(Arc<RemoteSegment>),
+    /// A fetch is under way.
+    Pending,
+    /// The caller fetches.
+    Fetch(FetchTicket),
+    /// The last fetch failed a moment ago; not before this instant.
+    NotBefore(Instant),
+    /// No such segment.
+    Unknown,
+}
+
+#[derive(Default)]
+struct Entry {
+    name: Option<SegmentName>,
+    known: Option<Arc<RemoteSegment>>,
+    /// When the fetch that gave `known` began.
+    known_since: Option<Instant>,
+    fetching: bool,
+    failed_at: Option<Instant>,
+    failures: u32,
+}
+
+/// The cache. Not shared: its owner puts a lock around it and never holds that across a fetch.
+#[derive(Default)]
+pub struct RemoteSegments {
+    by_name: HashMap<SegmentName, SegmentId>,
+    entries: HashMap<SegmentId, Entry>,
+    last: u64,
+}
+
+impl RemoteSegments {
+    /// After a failed refresh the next one waits this long, doubled for each failure in a row.
+    pub const FIRST_BACKOFF: Duration = Duration::from_millis(10);
+    /// The longest such wait.
+    pub const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
+    /// An empty cache.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks a name up, or asks the caller to fetch it.
+    pub fn open(&mut self, now: Instant, name: &SegmentName) -> Lookup {
+        let id = self.id_of(name);
+        let entry = self.entries.entry(id).or_default();
+        if let Some(known) = &entry.known {
+            return Lookup::Known(Arc::clone(known));
+        }
+        if entry.fetching {
+            return Lookup::Pending(id);
+        }
+        entry.fetching = true;
+        Lookup::Fetch(FetchTicket { id, name: name.clone(), begun: now })
+    }
+
+    /// The snapshot of an open segment.
+    pub fn current(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
+        self.entries.get(&id)?.known.clone()
+    }
+
+    /// Whether a fetch of this segment is outstanding.
+    pub fn is_fetching(&self, id: SegmentId) -> bool {
+        self.entries.get(&id).is_some_and(|e| e.fetching)
+    }
+
+    /// Asks for a snapshot whose fetch began at `since` or later, because what is known gave a
+    /// fault then.
+    pub fn want_newer(&mut self, now: Instant, id: SegmentId, since: Instant) -> Refresh {
+        let Some(entry) = self.entries.get_mut(&id) else { return Refresh::Unknown };
+        let Some(name) = entry.name.clone() else { return Refresh::Unknown };
+        if let (Some(known), Some(at)) = (&entry.known, entry.known_since)
+            && at >= since
+        {
+            return Refresh::Newer(Arc::clone(known));
+        }
+        if entry.fetching {
+            return Refresh::Pending;
+        }
+        if let Some(at) = entry.not_before()
+            && at > now
+        {
+            return Refresh::NotBefore(at);
+        }
+        entry.fetching = true;
+        Refresh::Fetch(FetchTicket { id, name, begun: now })
+    }
+
+    /// Takes the result of a fetch. Gives the snapshot that holds from now on, if there is one.
+    pub fn complete(
+        &mut self,
+        now: Instant,
+        ticket: FetchTicket,
+        result: Option<(HostPort, SegmentDescriptor)>,
+    ) -> Option<Arc<RemoteSegment>> {
+        let entry = self.entries.get_mut(&ticket.id)?;
+        entry.fetching = false;
+        let Some((rpc, descriptor)) = result else {
+            entry.failed_at = Some(now);
+            entry.failures = entry.failures.saturating_add(1);
+            return entry.known.clone();
+        };
+        entry.failures = 0;
+        entry.failed_at = None;
+        entry.known_since = Some(ticket.begun);
+        if let Some(known) = &entry.known
+            && known.descriptor.same_for_cache(&descriptor)
+            && known.rpc == rpc
+        {
+            return Some(Arc::clone(known));
+        }
+        let epoch = entry.known.as_ref().map_or(1, |k| k.epoch + 1);
+        let fresh = Arc::new(RemoteSegment::new(ticket.id, ticket.name, rpc, descriptor, epoch));
+        entry.known = Some(Arc::clone(&fresh));
+        Some(fresh)
+    }
+
+    /// Forgets what is known of a name; its number stays (te-classic A22).
+    pub fn forget(&mut self, name: &SegmentName) {
+        if let Some(entry) = self.by_name.get(name).and_then(|id| self.entries.get_mut(id)) {
+            entry.known = None;
+            entry.known_since = None;
+        }
+    }
+
+    /// Numbers and names of all segments that are known.
+    pub fn known(&self) -> Vec<(SegmentId, SegmentName)> {
+        let known = self.entries.values().filter_map(|e| e.known.as_ref());
+        let mut list: Vec<_> = known.map(|k| (k.id, k.name.clone())).collect();
+        list.sort_unstable_by_key(|(id, _)| *id);
+        list
+    }
+
+    fn id_of(&mut self, name: &SegmentName) -> SegmentId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        self.last += 1;
+        let id = SegmentId::from_u64(self.last);
+        self.by_name.insert(name.clone(), id);
+        self.entries.insert(id, Entry { name: Some(name.clone()), ..Entry::default() });
+        id
+    }
+}
+
+impl Entry {
+    fn not_before(&self) -> Option<Instant> {
+        let doubled = RemoteSegments::FIRST_BACKOFF * (1 << self.failures.saturating_sub(1).min(10));
+        Some(self.failed_at? + doubled.min(RemoteSegments::MAX_BACKOFF))
+    }
+}
+
+impl fmt::Debug for RemoteSegments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteSegments({} segments)", self.entries.len())
+    }
+}

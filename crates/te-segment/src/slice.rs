@@ -1,0 +1,81 @@
+//! One contiguous piece of a request, on its way through a transport.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::range::{LocalRange, RemoteRange};
+use crate::remote::RemoteSegment;
+
+/// Direction of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// Remote memory to local memory.
+    Read,
+    /// Local memory to remote memory.
+    Write,
+}
+
+/// Names a slice between the engine and a transport: a slot and its generation, so that a late
+/// completion of an earlier slice in the same slot is recognised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SliceToken {
+    slot: u32,
+    generation: u32,
+}
+
+impl SliceToken {
+    /// A token; the engine makes them, transports only give them back.
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
+    }
+
+    /// The slot.
+    pub const fn slot(self) -> u32 {
+        self.slot
+    }
+
+    /// The generation of the slot.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Both in one word, the slot in the low half; fits a verbs `wr_id`.
+    pub const fn as_u64(self) -> u64 {
+        ((self.generation as u64) << 32) | self.slot as u64
+    }
+}
+
+impl fmt::Debug for SliceToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slice#{}.{}", self.slot, self.generation)
+    }
+}
+
+/// What a transport moves: one local range, one remote range of the same length, one peer.
+#[derive(Debug, Clone)]
+pub struct Slice {
+    /// Given back in the completion.
+    pub token: SliceToken,
+    /// Direction.
+    pub op: Opcode,
+    /// Bytes of this process. Keeps the region alive.
+    pub local: LocalRange,
+    /// Bytes of the peer; as long as `local`.
+    pub remote: RemoteRange,
+    /// The peer as known when the slice was cut.
+    pub peer: Arc<RemoteSegment>,
+    /// How often this piece was tried before, from 0.
+    pub attempt: u16,
+}
+
+impl Slice {
+    /// Bytes to move.
+    pub fn len(&self) -> u64 {
+        self.remote.len()
+    }
+
+    /// Whether there is nothing to move.
+    pub fn is_empty(&self) -> bool {
+        self.remote.is_empty()
+    }
+}

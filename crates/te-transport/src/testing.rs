@@ -1,0 +1,1 @@
+//! What proves a transport: the simulator, the fault injector and the conformance suite.
