@@ -1,0 +1,246 @@
+//! Names of places where memory lives, as buffers and matrices carry them.
+//!
+//! I1  Parsing never fails and printing gives back the very text that was parsed: a name that has
+//!     a known form but not its canonical spelling (`cpu:01`) stays an ordinary name.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::NumaNode;
+
+/// Where a range of memory lives.
+///
+/// ```
+/// use te_topology::{MemoryLocation, NumaNode};
+///
+/// let location: MemoryLocation = "cpu:1".parse().unwrap();
+/// assert_eq!(location, MemoryLocation::Cpu(NumaNode::new(1)));
+/// assert_eq!(location.to_string(), "cpu:1");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryLocation {
+    /// `*`: anywhere, or not known.
+    Any,
+    /// `cpu:<node>`: host memory of one NUMA node.
+    Cpu(NumaNode),
+    /// `<kind>:<index>`: memory of an accelerator.
+    Device {
+        /// The vendor's prefix.
+        kind: DeviceKind,
+        /// The accelerator's number, counted by its driver.
+        index: u32,
+    },
+    /// `segments:<page>:<n0>,<n1>,…`: equal parts, part `i` on node `n_i`.
+    Segments {
+        /// Bytes of a page, as the publisher wrote it.
+        page_size: u64,
+        /// One node per part; empty means that nothing is known.
+        nodes: Vec<NumaNode>,
+    },
+    /// Any other text, kept as it is.
+    Other(String),
+}
+
+impl MemoryLocation {
+    /// Whether this says nothing about the place: `*`, or parts without nodes.
+    pub fn is_wildcard(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Segments { nodes, .. } => nodes.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn parse_known(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Any);
+        }
+        let (prefix, rest) = text.split_once(':')?;
+        match prefix {
+            "cpu" => canonical(rest).map(|n| Self::Cpu(NumaNode::new(n))),
+            "segments" => parse_segments(rest),
+            _ => {
+                let kind = DeviceKind::from_prefix(prefix)?;
+                canonical(rest).map(|index| Self::Device { kind, index })
+            }
+        }
+    }
+}
+
+impl From<&str> for MemoryLocation {
+    fn from(text: &str) -> Self {
+        Self::parse_known(text).unwrap_or_else(|| Self::Other(text.to_owned()))
+    }
+}
+
+impl FromStr for MemoryLocation {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self::from(text))
+    }
+}
+
+impl fmt::Display for MemoryLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Cpu(node) => write!(f, "cpu:{node}"),
+            Self::Device { kind, index } => write!(f, "{}:{index}", kind.prefix()),
+            Self::Segments { page_size, nodes } => {
+                write!(f, "segments:{page_size}:")?;
+                for (position, node) in nodes.iter().enumerate() {
+                    let comma = if position == 0 { "" } else { "," };
+                    write!(f, "{comma}{node}")?;
+                }
+                Ok(())
+            }
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The kinds of accelerators that have a prefix of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// `cuda:`
+    Cuda,
+    /// `musa:`
+    Musa,
+    /// `hip:`
+    Hip,
+    /// `maca:`
+    Maca,
+    /// `mlu:`
+    Mlu,
+    /// `supa:`
+    Supa,
+    /// `npu:`
+    Npu,
+}
+
+impl DeviceKind {
+    const ALL: [Self; 7] =
+        [Self::Cuda, Self::Musa, Self::Hip, Self::Maca, Self::Mlu, Self::Supa, Self::Npu];
+
+    /// The text before the colon.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Musa => "musa",
+            Self::Hip => "hip",
+            Self::Maca => "maca",
+            Self::Mlu => "mlu",
+            Self::Supa => "supa",
+            Self::Npu => "npu",
+        }
+    }
+
+    fn from_prefix(prefix: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.prefix() == prefix)
+    }
+}
+
+fn parse_segments(rest: &str) -> Option<MemoryLocation> {
+    let (page, list) = rest.split_once(':')?;
+    let page_size = canonical(page)?;
+    let nodes = if list.is_empty() {
+        Vec::new()
+    } else {
+        list.split(',').map(|n| canonical(n).map(NumaNode::new)).collect::<Option<_>>()?
+    };
+    Some(MemoryLocation::Segments { page_size, nodes })
+}
+
+/// A decimal number in its only canonical spelling: no sign, no leading zero.
+fn canonical<N: FromStr>(text: &str) -> Option<N> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let spelled = text == "0" || !text.starts_with('0');
+    if digits && spelled { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: MemoryLocation) {
+        let parsed = MemoryLocation::from(text);
+        assert_eq!(parsed, expected, "{text}");
+        assert_eq!(parsed.to_string(), text);
+    }
+
+    fn other(text: &str) {
+        check(text, MemoryLocation::Other(text.to_owned()));
+    }
+
+    /// C10: every form is recognised and prints as it was written.
+    #[test]
+    fn c10_known_forms_are_recognised() {
+        let node = NumaNode::new;
+        check("*", MemoryLocation::Any);
+        check("cpu:0", MemoryLocation::Cpu(node(0)));
+        check("cpu:17", MemoryLocation::Cpu(node(17)));
+        for kind in DeviceKind::ALL {
+            let text = format!("{}:3", kind.prefix());
+            check(&text, MemoryLocation::Device { kind, index: 3 });
+        }
+        check(
+            "segments:4096:0,1,1",
+            MemoryLocation::Segments { page_size: 4096, nodes: vec![node(0), node(1), node(1)] },
+        );
+    }
+
+    /// C11: malformed text is an ordinary name.
+    #[test]
+    fn c11_everything_else_is_an_ordinary_name() {
+        for text in [
+            "",
+            "cpu",
+            "cpu:",
+            "cpu:x",
+            "cpu:-1",
+            "cpu:+1",
+            "cpu:01",
+            "cpu: 1",
+            "cpu:99999999999",
+            "gpu:0",
+            "CPU:0",
+            "cuda:1:2",
+            "segments",
+            "segments:4096",
+            "segments:x:0",
+            "segments:4096:0,",
+            "segments:4096:,",
+            "127.0.0.1:12001",
+            "**",
+        ] {
+            other(text);
+        }
+    }
+
+    #[test]
+    fn c11_segments_without_nodes_count_as_a_wildcard() {
+        let none = MemoryLocation::Segments { page_size: 4096, nodes: vec![] };
+        check("segments:4096:", none.clone());
+        assert!(none.is_wildcard());
+        assert!(MemoryLocation::Any.is_wildcard());
+        assert!(!MemoryLocation::from("segments:4096:0").is_wildcard());
+        assert!(!MemoryLocation::from("cpu:0").is_wildcard());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_parse_and_print(text in "\\PC*") {
+            prop_assert_eq!(MemoryLocation::from(text.as_str()).to_string(), text);
+        }
+
+        #[test]
+        fn near_misses_survive_parse_and_print(text in "(cpu|cuda|segments)?:?[0-9+,:-]{0,12}") {
+            prop_assert_eq!(MemoryLocation::from(text.as_str()).to_string(), text);
+        }
+    }
+}
