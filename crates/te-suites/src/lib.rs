@@ -1,1 +1,33 @@
-//! placeholder
+//! The kit of the system suites: real processes, real sockets, the real peer.
+//!
+//! The suites themselves are the test programs of this crate: `interop` (the published peer, both
+//! ways), `faults` (what brought the peer down, done to us), `field` (what went wrong in the
+//! field). They start engines as processes of their own ([`Node`]), talk to their ports by hand
+//! ([`wire`]), and measure what a case left behind ([`Case`]).
+//!
+//! A test that cannot run where it is says so through [`skip`] and never passes silently. The
+//! environment names the programs: `TE_BIN`, `TE_NODE`, `TE_PEER_PYTHON`; `TE_FULL=1` asks for the
+//! long forms.
+
+pub mod pattern;
+pub mod wire;
+
+mod calls;
+mod child;
+mod clock;
+mod environment;
+mod measure;
+mod netns;
+mod node;
+mod place;
+mod report;
+
+pub use calls::{Direction, Parts};
+pub use child::LineChild;
+pub use clock::{now, pace, wait_for, wait_until};
+pub use environment::{full, peer_bench, peer_python, te_bin, te_node};
+pub use measure::{Bound, Case, Heartbeat, Usage};
+pub use netns::Netns;
+pub use node::{Answer, Kind, Launched, Node, NodeSpec};
+pub use place::{TempDir, free_port};
+pub use report::{say, skip};

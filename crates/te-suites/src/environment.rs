@@ -1,0 +1,49 @@
+//! What the caller of a suite says through the environment, read in this one place.
+#![expect(clippy::disallowed_methods, reason = "the edge where suites read the environment")]
+
+use std::path::PathBuf;
+
+/// The Python program that has the real peer's wheel: `TE_PEER_PYTHON`.
+pub fn peer_python() -> Option<PathBuf> {
+    std::env::var_os("TE_PEER_PYTHON").map(PathBuf::from).filter(|path| path.exists())
+}
+
+/// The real peer's own benchmark program, found beside its Python package.
+pub fn peer_bench() -> Option<PathBuf> {
+    let venv = peer_python()?.parent()?.parent()?.to_owned();
+    let versions = std::fs::read_dir(venv.join("lib")).ok()?;
+    versions
+        .flatten()
+        .map(|entry| entry.path().join("site-packages/mooncake/transfer_engine_bench"))
+        .find(|path| path.exists())
+}
+
+/// The program `te`: `TE_BIN`, else the debug build.
+pub fn te_bin() -> PathBuf {
+    program("TE_BIN", "te")
+}
+
+/// The program `te-node`: `TE_NODE`, else the debug build.
+pub fn te_node() -> PathBuf {
+    program("TE_NODE", "te-node")
+}
+
+/// Whether the long forms were asked for: `TE_FULL=1`.
+pub fn full() -> bool {
+    std::env::var_os("TE_FULL").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The file that collects skipped tests: `TE_SKIP_LOG`.
+pub(crate) fn skip_log() -> Option<PathBuf> {
+    std::env::var_os("TE_SKIP_LOG").map(PathBuf::from)
+}
+
+fn program(variable: &str, name: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return PathBuf::from(path);
+    }
+    // A test runs from target/PROFILE/deps; programs lie one folder above.
+    let here = std::env::current_exe().unwrap_or_default();
+    let folder = here.parent().and_then(|deps| deps.parent()).map(PathBuf::from);
+    folder.unwrap_or_default().join(name)
+}

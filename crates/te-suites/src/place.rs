@@ -1,0 +1,50 @@
+//! Places that a test may use: folders that go away with it, and ports that nobody has.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A number that no other call in this process gets.
+pub(crate) fn serial() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A folder that is removed with everything in it when the value is dropped.
+#[derive(Debug)]
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> io::Result<Self> {
+        let name = format!("te-suites-{}-{}", std::process::id(), serial());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // What is left lies in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A TCP port of `host` that was free a moment ago. Only for a port on which nothing shall listen;
+/// a server binds port 0 itself.
+///
+/// # Errors
+/// What the system says.
+pub fn free_port(host: &str) -> io::Result<u16> {
+    TcpListener::bind((host, 0))?.local_addr().map(|address| address.port())
+}
