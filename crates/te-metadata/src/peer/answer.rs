@@ -1,0 +1,104 @@
+//! From a question to its answer.
+//!
+//! A question of the wrong shape is answered where its format has a way to say no: an endpoint
+//! handshake by its `reply_msg`, a notification by an empty `notify_msg`. A probe or an exchange
+//! of descriptors whose text is no JSON cannot be refused in words; the connection just closes.
+//! Their content does not matter otherwise.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::de::IgnoredAny;
+use thiserror::Error;
+
+use super::PeerService;
+use crate::frame::{Frame, FrameKind, FrameType, encode_frame};
+use crate::message::line;
+use crate::{EndpointMessage, FrameError, MessageError, Notify};
+
+/// What is sent back, and what was wrong with the question.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) fault: Option<QuestionFault>,
+}
+
+/// Why a question was not answered as asked.
+#[derive(Debug, Error)]
+pub(super) enum QuestionFault {
+    #[error("the bytes are no frame")]
+    Frame(#[from] FrameError),
+    #[error("the text is wrong")]
+    Message(#[from] MessageError),
+    #[error("the service panicked")]
+    ServicePanicked,
+}
+
+/// Answers a whole frame.
+pub(super) fn answer(service: &dyn PeerService, frame: &Frame) -> Answer {
+    let (body, fault) = match frame.kind {
+        FrameKind::Legacy | FrameKind::Typed(FrameType::Endpoint) => endpoint(service, &frame.body),
+        FrameKind::Typed(FrameType::Metadata) => {
+            ignoring_content(&frame.body, || descriptor(service))
+        }
+        FrameKind::Typed(FrameType::Notify) => notify(service, &frame.body),
+        FrameKind::Typed(FrameType::Probe) => {
+            ignoring_content(&frame.body, || Ok(b"{\"status\":\"success\"}\n".to_vec()))
+        }
+    };
+    Answer { bytes: body.map(|body| encode_frame(frame.kind, &body)), fault }
+}
+
+type BodyAndFault = (Option<Vec<u8>>, Option<QuestionFault>);
+
+fn endpoint(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
+    match EndpointMessage::decode(body) {
+        Ok(request) => match guarded(|| service.endpoint(&request)) {
+            Ok(reply) => (Some(reply.encode()), None),
+            Err(fault) => (Some(EndpointMessage::refusal("internal error").encode()), Some(fault)),
+        },
+        Err(error) => {
+            let reply = EndpointMessage::refusal(format!("malformed handshake: {error}"));
+            (Some(reply.encode()), Some(error.into()))
+        }
+    }
+}
+
+fn notify(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
+    let reply = |msg: &str| {
+        let reply = Notify { name: String::new(), msg: msg.to_owned() };
+        Some(reply.encode())
+    };
+    match Notify::decode(body) {
+        Ok(notify) => match guarded(|| service.notify(notify)) {
+            Ok(Ok(())) => (reply("success"), None),
+            Ok(Err(refused)) => {
+                tracing::debug!(%refused, "notification refused");
+                (reply(""), None)
+            }
+            Err(fault) => (reply(""), Some(fault)),
+        },
+        Err(error) => (reply(""), Some(error.into())),
+    }
+}
+
+fn descriptor(service: &dyn PeerService) -> Result<Vec<u8>, QuestionFault> {
+    let descriptor = guarded(|| service.descriptor())?;
+    Ok(line(descriptor.unwrap_or_else(|| b"null".to_vec())))
+}
+
+/// The answer to a question whose text need only be JSON.
+fn ignoring_content(
+    body: &[u8],
+    reply: impl FnOnce() -> Result<Vec<u8>, QuestionFault>,
+) -> BodyAndFault {
+    let parsed = serde_json::from_slice::<IgnoredAny>(body).map_err(MessageError::Json);
+    match parsed.map_err(QuestionFault::from).and_then(|_| reply()) {
+        Ok(body) => (Some(body), None),
+        Err(fault) => (None, Some(fault)),
+    }
+}
+
+/// Keeps a panic of the service from ending the server's thread.
+fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, QuestionFault> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| QuestionFault::ServicePanicked)
+}

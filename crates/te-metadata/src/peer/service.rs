@@ -1,0 +1,33 @@
+//! What a server answers with.
+
+use thiserror::Error;
+
+use crate::{EndpointMessage, Notify};
+
+/// The part of an engine that answers peers.
+///
+/// Called on the server's thread, one question at a time: an implementation that waits makes all
+/// peers wait. A panic in it costs the connection that asked and nothing else.
+pub trait PeerService: Send + Sync {
+    /// The segment's descriptor as JSON text; `None` when there is none to show, which peers see
+    /// as an absent segment.
+    fn descriptor(&self) -> Option<Vec<u8>>;
+
+    /// Takes a message for the engine's user.
+    ///
+    /// # Errors
+    /// The message was not taken; the sender is told so.
+    fn notify(&self, notify: Notify) -> Result<(), NotifyRefused>;
+
+    /// Answers an endpoint handshake. An engine without NICs answers
+    /// [`EndpointMessage::default`].
+    fn endpoint(&self, request: &EndpointMessage) -> EndpointMessage;
+}
+
+/// A notification was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the notification was not taken: {reason}")]
+pub struct NotifyRefused {
+    /// Why, for the receiver's own log; the wire cannot carry it.
+    pub reason: String,
+}
