@@ -1,1 +1,70 @@
-fn main() {}
+//! `cargo xtask VERB`: the one door to building, testing and checking this workspace.
+//!
+//! `flags.rs` declares the verbs, and each verb is one file. Nothing here depends on a product
+//! crate, so a crate that does not compile cannot take the tools down with it.
+//!
+//! Every command that is started writes to `target/xtask/*.log`; a person sees one line per step,
+//! and the log only when the step failed.
+
+mod artifacts;
+mod ci;
+mod consumers;
+mod debian;
+mod demo;
+mod deny;
+mod features;
+mod flags;
+mod journal;
+mod libtest;
+mod licences;
+mod outcome;
+mod pyenv;
+mod results;
+mod rows;
+mod run;
+mod runner;
+mod rust_text;
+mod sabotage;
+mod skips;
+mod spdx;
+mod suite;
+mod suites;
+mod system;
+mod test;
+mod tidy;
+mod ui;
+mod unit;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::flags::{Cli, Verb};
+use crate::workspace::Workspace;
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().verb) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            ui::error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one verb. `Ok(false)` means that the verb did its work and what it looked at is not good;
+/// an error means that it could not do its work.
+fn dispatch(verb: Verb) -> anyhow::Result<bool> {
+    let workspace = Workspace::open()?;
+    match verb {
+        Verb::Demo => demo::run(&workspace),
+        Verb::Test(flags) => test::run(&workspace, &flags),
+        Verb::Suite(flags) => suite::run(&workspace, &flags),
+        Verb::Tidy => tidy::run(&workspace),
+        Verb::Ci(flags) => ci::run(&workspace, &flags),
+        Verb::Rows(flags) => rows::run(&workspace, &flags),
+        Verb::Sabotage(flags) => sabotage::run(&workspace, &flags),
+    }
+}

@@ -1,0 +1,129 @@
+//! `ci`: everything that a change must pass, in order, cheap things first.
+//!
+//! A step that fails does not stop the others: one run tells everything that is to be done.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::flags::{CiFlags, Level, TestFlags};
+use crate::journal::Journal;
+use crate::ui::{self, Stopwatch};
+use crate::workspace::Workspace;
+use crate::{deny, licences, run, test, tidy};
+
+/// Runs all steps and prints what each of them said. It is good if all are.
+pub(crate) fn run(workspace: &Workspace, flags: &CiFlags) -> anyhow::Result<bool> {
+    let mut journal = Journal::create(workspace, "ci")?;
+    let mut steps = Steps { workspace, journal: &mut journal, failed: Vec::new() };
+    steps.cargo("format", &["fmt", "--all", "--check"], &[])?;
+    steps.step("tidy", |workspace, _| tidy::run(workspace))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"];
+    steps.cargo("lints", &clippy, &[])?;
+    let testing = ["--features", "te-engine/testing,te-engine/async,te-suites/testing"];
+    let clippy = [&clippy[..3], &testing, &clippy[3..]].concat();
+    steps.cargo("lints with the features for tests", &clippy, &[])?;
+    let docs = ["doc", "--workspace", "--no-deps"];
+    steps.cargo("documentation", &docs, &[("RUSTDOCFLAGS", "-Dwarnings")])?;
+    steps.step("licences, bans and sources", |workspace, _| own_licences(workspace))?;
+    let may_install = flags.level.level() == Level::Full;
+    steps.step("cargo deny", |workspace, journal| deny::run(workspace, journal, may_install))?;
+    steps.cargo("packages", &["package", "--workspace", "--allow-dirty", "--quiet"], &[])?;
+    steps.step("cold release build of te", cold_build)?;
+    if !flags.no_test {
+        let test = TestFlags { level: flags.level, no_skip: false };
+        steps.step("test", |workspace, _| test::run(workspace, &test))?;
+    }
+    let failed = steps.failed;
+    match failed.len() {
+        0 => ui::say("ci: all steps passed"),
+        _ => ui::say(&format!("ci: failed: {}", failed.join(", "))),
+    }
+    Ok(failed.is_empty())
+}
+
+struct Steps<'a> {
+    workspace: &'a Workspace,
+    journal: &'a mut Journal,
+    failed: Vec<String>,
+}
+
+impl Steps<'_> {
+    /// A step that says for itself what it does.
+    fn step(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&Workspace, &mut Journal) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let watch = Stopwatch::start();
+        let good = work(self.workspace, self.journal).unwrap_or_else(|error| {
+            ui::error(&format!("{error:#}"));
+            false
+        });
+        ui::say(&format!("{} {name} ({})", if good { "ok    " } else { "FAILED" }, watch.text()));
+        if !good {
+            self.failed.push(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// A step that is one cargo command; its output is shown if it fails.
+    fn cargo(&mut self, name: &str, words: &[&str], env: &[(&str, &str)]) -> anyhow::Result<()> {
+        let (verb, flags) = words.split_first().context("a cargo command has a verb")?;
+        self.step(name, |workspace, journal| {
+            let mut command = workspace.cargo(verb);
+            command.args(flags).envs(env.iter().copied());
+            let mut printed = Vec::new();
+            let keep = |line: &str| printed.push(line.to_owned());
+            let good = run::stream(command, journal, STEP_LIMIT, keep)?.is_good();
+            if !good {
+                let from = printed.len().saturating_sub(SHOWN);
+                ui::say(&printed[from..].join("\n"));
+            }
+            Ok(good)
+        })
+    }
+}
+
+const STEP_LIMIT: Duration = Duration::from_secs(1800);
+
+/// How many lines of a failed command are shown.
+const SHOWN: usize = 80;
+
+fn own_licences(workspace: &Workspace) -> anyhow::Result<bool> {
+    let report = licences::check(workspace)?;
+    report.findings.iter().for_each(|finding| ui::say(&format!("  {finding}")));
+    ui::say(&format!("  {} looked at", ui::count(report.n_packages, "package")));
+    Ok(report.findings.is_empty())
+}
+
+/// What a stranger waits for before `te` exists, on two cores.
+const COLD_BUILD_LIMIT: Duration = Duration::from_secs(180);
+
+/// Builds `te` as it is shipped into an empty folder. Downloads come before and do not count.
+fn cold_build(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<bool> {
+    run::quietly(workspace.cargo("fetch"), journal, STEP_LIMIT)?;
+    let folder = workspace.output("cold")?;
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).context("cannot empty the folder of the cold build")?;
+    }
+    let mut build = workspace.cargo("build");
+    build.args(["--release", "--package", "te-cli", "--jobs", "2", "--target-dir"]).arg(&folder);
+    let watch = Stopwatch::start();
+    let ended = run::quietly(build, journal, STEP_LIMIT)?;
+    let time = watch.elapsed();
+    if !ended.is_good() {
+        ui::say(&journal.tail(40)?);
+        return Ok(false);
+    }
+    let program = folder.join("release/te");
+    let size = std::fs::metadata(&program).context("the build made no te")?.len();
+    ui::say(&format!(
+        "  {} with 2 jobs, allowed are {}; te is {:.1} MiB",
+        ui::seconds(time),
+        ui::seconds(COLD_BUILD_LIMIT),
+        size as f64 / f64::from(1 << 20)
+    ));
+    std::fs::remove_dir_all(&folder).context("cannot remove the folder of the cold build")?;
+    Ok(time <= COLD_BUILD_LIMIT)
+}

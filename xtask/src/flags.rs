@@ -1,0 +1,126 @@
+//! The verbs and their flags: everything that can be said to `cargo xtask`.
+
+use clap::{Args, Parser, Subcommand};
+
+/// Builds, tests and checks this workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_version_flag = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// One thing that can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Build `te` and move 1 GiB each way between two processes
+    Demo,
+    /// Run the suites of a level and print what each of them cost
+    Test(TestFlags),
+    /// Run one suite
+    Suite(SuiteFlags),
+    /// Check layers, unsafe places, file headers, sizes and document links
+    Tidy,
+    /// Everything that a change must pass: format, lints, tidy, licences, docs, build time, tests
+    Ci(CiFlags),
+    /// Check that each row id of an issue has a test that ran and passed
+    Rows(RowsFlags),
+    /// Switch guards off one by one and check that a test notices each
+    Sabotage(SabotageFlags),
+}
+
+/// How much to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What takes seconds once it is built.
+    Quick,
+    /// All that this machine can do in a coffee break.
+    Default,
+    /// Also what takes long: large sizes, many seeds, tools that must be compiled first.
+    Full,
+}
+
+impl Level {
+    /// The word that a test program finds in `TE_LEVEL`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The two flags that choose a level.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LevelFlags {
+    /// Only what takes seconds once it is built
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Also what takes long
+    #[arg(long)]
+    full: bool,
+}
+
+impl LevelFlags {
+    /// The level that the flags name.
+    pub(crate) fn level(self) -> Level {
+        match (self.quick, self.full) {
+            (true, _) => Level::Quick,
+            (_, true) => Level::Full,
+            _ => Level::Default,
+        }
+    }
+}
+
+/// Flags of `test`.
+#[derive(Debug, Args)]
+pub(crate) struct TestFlags {
+    #[command(flatten)]
+    pub(crate) level: LevelFlags,
+    /// Fail on each skip whose reason does not begin with `cannot be had here:`
+    #[arg(long)]
+    pub(crate) no_skip: bool,
+}
+
+/// Flags of `suite`.
+#[derive(Debug, Args)]
+pub(crate) struct SuiteFlags {
+    /// The suite; `cargo xtask suite list` prints their names
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) level: LevelFlags,
+    /// Run only the tests whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+}
+
+/// Flags of `ci`.
+#[derive(Debug, Args)]
+pub(crate) struct CiFlags {
+    #[command(flatten)]
+    pub(crate) level: LevelFlags,
+    /// Leave the tests out: format, lints, tidy, licences, docs, packages, build time
+    #[arg(long)]
+    pub(crate) no_test: bool,
+}
+
+/// Flags of `rows`.
+#[derive(Debug, Args)]
+pub(crate) struct RowsFlags {
+    /// The issue whose row ids are checked, for example `skeleton`
+    #[arg(long)]
+    pub(crate) issue: String,
+    /// Run the suites whose results are missing or older than the sources
+    #[arg(long)]
+    pub(crate) run: bool,
+}
+
+/// Flags of `sabotage`.
+#[derive(Debug, Args)]
+pub(crate) struct SabotageFlags {
+    /// Only the switches whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+}

@@ -1,0 +1,60 @@
+//! The row ids that each issue must prove. They stand here and not only in docs/rows.tsv, so that a
+//! line that is deleted there is missed.
+
+/// One issue.
+struct Issue {
+    name: &'static str,
+    /// Faults that the real peer was put through, by number.
+    faults: &'static [std::ops::RangeInclusive<u32>],
+    /// Bugs from the field, by number.
+    field_bugs: &'static [u32],
+    /// Rows of acceptance, by number.
+    acceptance: &'static [std::ops::RangeInclusive<u32>],
+}
+
+const ISSUES: &[Issue] = &[Issue {
+    name: "skeleton",
+    faults: &[1..=2, 9..=9, 11..=12, 21..=27, 29..=33],
+    field_bugs: &[1, 5, 9, 13, 14, 15, 18, 28, 32, 49],
+    acceptance: &[
+        3..=9,
+        11..=22,
+        31..=34,
+        36..=38,
+        42..=42,
+        44..=47,
+        49..=67,
+        110..=110,
+        112..=112,
+        116..=116,
+        118..=118,
+    ],
+}];
+
+/// The ids of an issue in the order of the issue, or `None` if there is no such issue.
+pub(crate) fn ids(name: &str) -> Option<Vec<String>> {
+    let issue = ISSUES.iter().find(|issue| issue.name == name)?;
+    let faults = issue.faults.iter().cloned().flatten().map(|n| format!("fault{n:02}"));
+    let bugs = issue.field_bugs.iter().map(|n| format!("FB{n:02}"));
+    let acceptance = issue.acceptance.iter().cloned().flatten().map(|n| format!("J{n}"));
+    Some(faults.chain(bugs).chain(acceptance).collect())
+}
+
+/// The names of the issues.
+pub(crate) fn names() -> Vec<&'static str> {
+    ISSUES.iter().map(|issue| issue.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_issue_has_all_its_rows() {
+        let ids = ids("skeleton").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with("fault")).count(), 17);
+        assert_eq!(ids.iter().filter(|id| id.starts_with("FB")).count(), 10);
+        assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 54);
+        assert!(["fault01", "FB09", "J67", "J118"].iter().all(|id| ids.iter().any(|i| i == id)));
+    }
+}

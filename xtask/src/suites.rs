@@ -1,0 +1,151 @@
+//! Which suites there are, and running one.
+
+use anyhow::Context as _;
+
+use crate::flags::Level;
+use crate::journal::Journal;
+use crate::outcome::{Outcome, Tally, TestResult};
+use crate::results::LastRun;
+use crate::ui;
+use crate::workspace::Workspace;
+use crate::{consumers, features, system, unit};
+
+/// One rung of the ladder that docs/testing.md describes.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it proves, in one line.
+    pub(crate) about: &'static str,
+    /// The lowest level that includes it.
+    pub(crate) from: Level,
+    /// How it is run.
+    pub(crate) kind: Kind,
+}
+
+/// How a suite is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Unit, contract and documentation tests of every crate.
+    Unit,
+    /// Builds of single crates with single features.
+    Features,
+    /// An outside workspace that uses the crates.
+    Consumers,
+    /// A file `crates/te-suites/tests/NAME.rs`: real processes.
+    System {
+        /// Whether it needs the real peer, which comes from PyPI.
+        needs_peer: bool,
+    },
+}
+
+/// All suites, in the order in which `test` runs them.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "unit",
+        about: "each crate by itself: unit, property, contract and documentation tests",
+        from: Level::Quick,
+        kind: Kind::Unit,
+    },
+    Suite {
+        name: "features",
+        about: "each crate builds alone, with each of its features, without warnings",
+        from: Level::Default,
+        kind: Kind::Features,
+    },
+    Suite {
+        name: "engine",
+        about: "two engines in real processes move bytes in every way the API offers",
+        from: Level::Default,
+        kind: Kind::System { needs_peer: false },
+    },
+    Suite {
+        name: "faults",
+        about: "the attacks and accidents that a real Mooncake was put through, on us",
+        from: Level::Default,
+        kind: Kind::System { needs_peer: false },
+    },
+    Suite {
+        name: "field",
+        about: "bugs that users of Mooncake reported, as tests of ours",
+        from: Level::Default,
+        kind: Kind::System { needs_peer: false },
+    },
+    Suite {
+        name: "cli",
+        about: "the program `te`, from the outside",
+        from: Level::Default,
+        kind: Kind::System { needs_peer: false },
+    },
+    Suite {
+        name: "interop",
+        about: "the published Mooncake package and us, in both directions",
+        from: Level::Default,
+        kind: Kind::System { needs_peer: true },
+    },
+    Suite {
+        name: "consumers",
+        about: "an outside workspace uses each crate alone, and a transport of its own",
+        from: Level::Default,
+        kind: Kind::Consumers,
+    },
+];
+
+/// What a run of a suite is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    /// How much.
+    pub(crate) level: Level,
+    /// Only tests whose name contains this.
+    pub(crate) filter: Option<String>,
+}
+
+/// Finds a suite by its name.
+pub(crate) fn find(name: &str) -> anyhow::Result<&'static Suite> {
+    let names = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    let found = SUITES.iter().find(|suite| suite.name == name);
+    found.with_context(|| format!("there is no suite `{name}`; there are {}", names()))
+}
+
+/// Runs a suite, keeps its results and prints its closing line. A suite that cannot be run is one
+/// failed test.
+pub(crate) fn run(
+    workspace: &Workspace,
+    suite: &Suite,
+    order: &Order,
+) -> anyhow::Result<Vec<TestResult>> {
+    ui::heading(&format!("suite {} - {}", suite.name, suite.about));
+    let started = ui::wall_clock();
+    let mut journal = Journal::create(workspace, suite.name)?;
+    let results = dispatch(workspace, &mut journal, suite, order).unwrap_or_else(|error| {
+        let why = format!("{error:#}");
+        ui::error(&why);
+        vec![TestResult::new(format!("{}::(all)", suite.name), Outcome::Failed(why))]
+    });
+    // A part of a suite must not pass for the whole of it.
+    if order.filter.is_none() {
+        LastRun { started, results: results.clone() }.write(workspace, suite.name)?;
+    }
+    let tally = Tally::of(&results);
+    if tally.n_failed > 0 {
+        ui::say(&format!("  the whole output is in {}", journal.shown()));
+    }
+    ui::say(&format!("suite {}: {tally}", suite.name));
+    Ok(results)
+}
+
+fn dispatch(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    suite: &Suite,
+    order: &Order,
+) -> anyhow::Result<Vec<TestResult>> {
+    match suite.kind {
+        Kind::Unit => unit::run(workspace, journal, order),
+        Kind::Features => features::run(workspace, journal, order),
+        Kind::Consumers => consumers::run(workspace, journal, order),
+        Kind::System { needs_peer } => {
+            system::run(workspace, journal, suite.name, needs_peer, order)
+        }
+    }
+}

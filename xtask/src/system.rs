@@ -1,0 +1,77 @@
+//! The suites of te-suites: real processes on this machine.
+//!
+//! They run against debug builds of `te` and `te-node`: overflow checks and debug assertions are
+//! then on in both processes, and what they catch is worth more here than speed is.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::artifacts::{self, Selection};
+use crate::journal::Journal;
+use crate::outcome::{Outcome, TestResult};
+use crate::pyenv::{self, Peer};
+use crate::runner::Runner;
+use crate::suites::Order;
+use crate::ui::{self, Stopwatch};
+use crate::workspace::Workspace;
+
+/// Runs the suite `name`.
+pub(crate) fn run(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    name: &str,
+    needs_peer: bool,
+    order: &Order,
+) -> anyhow::Result<Vec<TestResult>> {
+    let file = format!("crates/te-suites/tests/{name}.rs");
+    ensure!(workspace.path(&file).exists(), "the suite {name} is to be {file}, which is not there");
+    let mut env = programs(workspace, journal)?;
+    if needs_peer {
+        match pyenv::prepare(workspace, journal)? {
+            Peer::Ready(python) => env.push(("TE_PEER_PYTHON".to_owned(), python)),
+            Peer::Missing(reason) => return Ok(vec![all_skipped(name, &reason)]),
+        }
+    }
+    let programs = artifacts::build_tests(workspace, journal, &selection(name))?;
+    let runner = Runner {
+        workspace,
+        level: order.level,
+        env,
+        one_by_one: true,
+        limit: Duration::from_secs(1500),
+        filter: order.filter.clone(),
+    };
+    let mut results = Vec::new();
+    for program in &programs {
+        results.extend(runner.run_program(journal, program)?);
+    }
+    Ok(results)
+}
+
+/// The program of one suite.
+fn selection(name: &str) -> Selection {
+    Selection {
+        packages: vec!["te-suites".to_owned()],
+        features: Vec::new(),
+        targets: vec!["--test".to_owned(), name.to_owned()],
+    }
+}
+
+/// Builds `te` and `te-node`; returns the variables that say where they are. Each is built by
+/// itself, so that `te` has the features that it is shipped with.
+fn programs(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<Vec<(String, String)>> {
+    let watch = Stopwatch::start();
+    artifacts::build_programs(workspace, journal, &["--package", "te-cli", "--bins"])?;
+    artifacts::build_programs(workspace, journal, &["--package", "te-suites", "--bins"])?;
+    if watch.elapsed() > Duration::from_secs(2) {
+        ui::say(&format!("  te and te-node built in {}", watch.text()));
+    }
+    let at = |program: &str| workspace.target().join("debug").join(program).display().to_string();
+    Ok(vec![("TE_BIN".to_owned(), at("te")), ("TE_NODE".to_owned(), at("te-node"))])
+}
+
+fn all_skipped(name: &str, reason: &str) -> TestResult {
+    ui::say(&format!("  skipped: {reason}"));
+    TestResult::new(format!("te_suites::{name}::(all)"), Outcome::Skipped(reason.to_owned()))
+}
