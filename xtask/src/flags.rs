@@ -42,7 +42,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// The word that a test program finds in `TE_LEVEL`.
+    /// In one word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Quick => "quick",

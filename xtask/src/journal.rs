@@ -42,17 +42,24 @@ impl Journal {
         &self.shown
     }
 
-    /// The last `n` lines written.
+    /// At most `n` last lines of the last command, without those that only say that work goes on.
     pub(crate) fn tail(&mut self, n: usize) -> anyhow::Result<String> {
         self.flush()?;
         Ok(tail(&read(&self.path)?, n))
     }
 }
 
-/// The last `n` lines of `text`.
 fn tail(text: &str, n: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let from = text.rfind("\n$ ").map_or(0, |at| at + 1);
+    let lines: Vec<&str> = text[from..].lines().filter(|line| !is_chatter(line)).collect();
     lines[lines.len().saturating_sub(n)..].join("\n")
+}
+
+/// Cargo's lines of progress.
+fn is_chatter(line: &str) -> bool {
+    let verbs = ["Compiling", "Checking", "Finished", "Blocking", "Downloading", "Downloaded"];
+    let word = line.split_whitespace().next().unwrap_or_default();
+    line.starts_with(' ') && verbs.contains(&word)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -65,9 +72,16 @@ mod tests {
     use super::tail;
 
     #[test]
-    fn a_tail_is_at_most_the_whole() {
+    fn a_tail_is_the_end_of_the_last_command() {
         assert_eq!(tail("a\nb\nc\n", 2), "b\nc");
         assert_eq!(tail("a\n", 9), "a");
         assert_eq!(tail("", 3), "");
+        assert_eq!(tail("$ x\na\n$ y\nb\n", 9), "$ y\nb");
+    }
+
+    #[test]
+    fn progress_of_cargo_is_left_out() {
+        assert_eq!(tail("   Compiling x v1\nerror: y\n    Finished z\n", 9), "error: y");
+        assert_eq!(tail("  Compiling is hard\nCompiling\n", 9), "Compiling");
     }
 }

@@ -1,6 +1,6 @@
 //! Running test programs and turning what they print into results.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Runner<'a> {
     /// Where.
     pub(crate) workspace: &'a Workspace,
-    /// What the tests read in `TE_LEVEL`.
+    /// How much: the tests find `TE_FULL=1` in their environment at the full level.
     pub(crate) level: Level,
     /// More variables for the tests.
     pub(crate) env: Vec<(String, String)>,
@@ -88,7 +88,7 @@ impl Runner<'_> {
                 last = watch.elapsed();
                 times.push(time);
                 if self.one_by_one {
-                    show_test(name, verdict, time);
+                    show_test(name, verdict, time, &skip_log);
                 }
             }
         })?;
@@ -107,14 +107,10 @@ impl Runner<'_> {
         Ok(path)
     }
 
-    /// Variables that tune a Mooncake or one of our engines are taken away: a test must mean the
-    /// same on every machine.
-    fn set_environment(&self, command: &mut Command, skip_log: &std::path::Path) {
-        let foreign = std::env::vars_os().map(|(name, _)| name);
-        for name in foreign.filter(|name| name.to_string_lossy().starts_with("MC_")) {
-            command.env_remove(name);
-        }
-        command.env("TE_SKIP_LOG", skip_log).env("TE_LEVEL", self.level.word());
+    fn set_environment(&self, command: &mut Command, skip_log: &Path) {
+        forget_settings(command);
+        command.env("TE_SKIP_LOG", skip_log);
+        command.envs((self.level == Level::Full).then_some(("TE_FULL", "1")));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
     }
 
@@ -122,13 +118,29 @@ impl Runner<'_> {
         for (prefix, parser) in sections.0.iter().filter(|(_, parser)| !parser.seen().is_empty()) {
             let mine = results.iter().filter(|result| belongs(result, prefix));
             let tally = Tally::of(mine).to_string();
-            if !self.one_by_one {
+            if self.one_by_one {
+                show_figures(parser);
+            } else {
                 // Sections of one run have one time together; the last one shows it.
                 ui::say(&format!("  {prefix:<32} {tally:<34} {:>9}", watch.text()));
             }
             show_failures(results, prefix, parser);
         }
     }
+}
+
+/// Takes away the variables that tune a Mooncake or one of our engines: a test must mean the same
+/// on every machine.
+pub(crate) fn forget_settings(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| tunes_an_engine(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+}
+
+/// A seed to replay is the one thing that a person says to a test through the environment.
+fn tunes_an_engine(name: &str) -> bool {
+    name.starts_with("MC_") || name.starts_with("TE_") && !name.contains("SEED")
 }
 
 fn belongs(result: &TestResult, prefix: &str) -> bool {
@@ -168,13 +180,25 @@ impl Sections {
     }
 }
 
-fn show_test(name: &str, verdict: &Verdict, time: Duration) {
+fn show_test(name: &str, verdict: &Verdict, time: Duration, skip_log: &Path) {
+    let skips = read_if_there(skip_log).unwrap_or_default();
     let word = match verdict {
+        Verdict::Ok if SkipLog::parse(&skips).reason(name).is_some() => "skipped",
         Verdict::Ok => "ok",
         Verdict::Failed => "FAILED",
         Verdict::Ignored(_) => "ignored",
     };
     ui::say(&format!("  {word:<8} {:>9}  {name}", ui::seconds(time)));
+}
+
+/// What system tests measured: lines that begin with `row `.
+fn show_figures(parser: &Parser) {
+    let lines = parser.captured().into_values().flatten();
+    let figures: Vec<&str> = lines.filter_map(|line| line.strip_prefix("row ")).collect();
+    if !figures.is_empty() {
+        ui::say("  before and after each case:");
+        figures.iter().for_each(|line| ui::say(&format!("    {line}")));
+    }
 }
 
 /// Puts together what the harness printed, what the skip log says and how the program ended.

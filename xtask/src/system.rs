@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 
 use crate::artifacts::{self, Selection};
+use crate::debian;
 use crate::journal::Journal;
 use crate::outcome::{Outcome, TestResult};
 use crate::pyenv::{self, Peer};
@@ -27,6 +28,8 @@ pub(crate) fn run(
     let file = format!("crates/te-suites/tests/{name}.rs");
     ensure!(workspace.path(&file).exists(), "the suite {name} is to be {file}, which is not there");
     let mut env = programs(workspace, journal)?;
+    // Where it cannot be had, the tests that need it say so and are skipped.
+    debian::install(journal, TOOLS)?;
     if needs_peer {
         match pyenv::prepare(workspace, journal)? {
             Peer::Ready(python) => env.push(("TE_PEER_PYTHON".to_owned(), python)),
@@ -48,6 +51,9 @@ pub(crate) fn run(
     }
     Ok(results)
 }
+
+/// Tools that the tests start: `ip` and `tc` for network namespaces.
+const TOOLS: &[&str] = &["iproute2"];
 
 /// The program of one suite.
 fn selection(name: &str) -> Selection {

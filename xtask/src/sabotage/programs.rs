@@ -11,6 +11,7 @@ use crate::artifacts::{self, Selection, TestProgram, read_if_there};
 use crate::journal::Journal;
 use crate::libtest::{Parser, Verdict};
 use crate::run::{self, Ended};
+use crate::runner;
 use crate::sabotage::table::Switch;
 use crate::skips::SkipLog;
 use crate::unit;
@@ -150,9 +151,10 @@ impl<'a> Programs<'a> {
         std::fs::write(&skip_log, "").context("cannot empty the skip log")?;
         let mut command = Command::new(&program.program);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        command.arg("--exact").args(names).env("TE_SKIP_LOG", &skip_log).env("TE_LEVEL", "default");
+        runner::forget_settings(&mut command);
+        command.arg("--exact").args(names).env("TE_SKIP_LOG", &skip_log);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.env_remove("TE_SABOTAGE").envs(off.map(|switch| ("TE_SABOTAGE", &switch.name)));
+        command.envs(off.map(|switch| ("TE_SABOTAGE", &switch.name)));
         let mut parser = Parser::default();
         let ended = run::stream(command, journal, LIMIT, |line| {
             parser.feed(line);
