@@ -20,7 +20,9 @@ pub(crate) enum Peer {
 }
 
 /// The peer's version is part of what we claim, so it is exact.
-const PACKAGES: &[&str] = &["numpy", "mooncake-transfer-engine-non-cuda==0.3.13.post1"];
+const PEER: &str = "mooncake-transfer-engine-non-cuda==0.3.13.post1";
+
+const PACKAGES: &[&str] = &["numpy", PEER];
 
 /// Libraries that the peer's own library is linked with.
 const LIBRARIES: &[&str] = &["libibverbs1", "librdmacm1", "libnuma1"];
@@ -67,19 +69,13 @@ fn works(python: &Path, journal: &mut Journal) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let mut command = Command::new(python);
-    command.args(["-c", CHECK]);
+    command.args(["-c", CHECK, PEER]);
     Ok(run::quietly(command, journal, LIMIT)?.is_good())
 }
 
-/// Imports what the suite uses, and compares the version.
-const CHECK: &str = "\
-import importlib.metadata as m
-import numpy
-import mooncake.engine
-wanted = 'mooncake-transfer-engine-non-cuda==0.3.13.post1'
-name, version = wanted.split('==')
-assert m.version(name) == version, m.version(name)
-";
+/// Imports what the suite uses, and compares the version with that of `NAME==VERSION`.
+const CHECK: &str = "import sys, importlib.metadata as m, numpy, mooncake.engine; \
+    name, version = sys.argv[1].split('=='); assert m.version(name) == version, m.version(name)";
 
 fn missing(what: &str, by_hand: &str) -> Peer {
     Peer::Missing(format!("{what} could not be installed; by hand: {by_hand}"))
