@@ -1,0 +1,317 @@
+//! Batches: tasks in order of submission, and counts that make every poll O(1).
+//!
+//! I1  A batch is final when all its tasks are final and its notification has ended.
+//! I2  A freed slot is never reached by an old handle: the generation differs.
+//! I3  A batch with an open task cannot be freed.
+//!
+//! One lock per batch; the table's lock only finds batches. No lock is held while a transport, a
+//! waker or a peer is called.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use te_metadata::Notify;
+use te_segment::SegmentId;
+
+use crate::error::BatchError;
+use crate::id::BatchId;
+use crate::status::{BatchStatus, NotifyOutcome, TaskFault, TaskState, TransferStatus};
+use crate::task::Task;
+
+/// The tasks of a batch and their sums.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) tasks: Vec<Task>,
+    open: usize,
+    completed: usize,
+    failed: usize,
+    bytes: u64,
+    first_fault: Option<TaskFault>,
+    notify: NotifyOutcome,
+    /// To be sent once every task completed.
+    planned: Option<(SegmentId, Notify)>,
+    freed: bool,
+    wakers: Vec<Waker>,
+    /// The earliest deadline of an open task, or one that has passed since.
+    deadline: Option<Instant>,
+}
+
+impl Inner {
+    /// Appends an open or already complete task.
+    pub(crate) fn push(&mut self, task: Task) {
+        if let Some(deadline) = task.open_work().and_then(|work| work.deadline) {
+            self.deadline = Some(self.deadline.map_or(deadline, |at| at.min(deadline)));
+        }
+        if task.state().is_final() {
+            self.completed += 1;
+        } else {
+            self.open += 1;
+        }
+        self.tasks.push(task);
+    }
+
+    /// Counts a task that has just become final.
+    pub(crate) fn note_final(&mut self, index: usize) {
+        self.open -= 1;
+        let task = &self.tasks[index];
+        self.bytes += task.bytes();
+        if task.state() == TaskState::Completed {
+            self.completed += 1;
+        } else {
+            self.failed += 1;
+            if self.first_fault.is_none() {
+                self.first_fault = task.fault().cloned();
+            }
+        }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open == 0
+    }
+
+    fn is_final(&self) -> bool {
+        self.open == 0 && self.notify != NotifyOutcome::Sending
+    }
+
+    /// Plans what is to be sent once every task completed.
+    pub(crate) fn plan_notify(&mut self, target: SegmentId, notify: Notify) {
+        self.planned = Some((target, notify));
+    }
+
+    /// What is to be sent now; the batch is not final before that has ended. Dropped where a task
+    /// did not complete (te-classic A76).
+    pub(crate) fn take_due_notify(&mut self) -> Option<(SegmentId, Notify)> {
+        if self.open > 0 {
+            return None;
+        }
+        let planned = self.planned.take().filter(|_| self.failed == 0)?;
+        self.notify = NotifyOutcome::Sending;
+        Some(planned)
+    }
+
+    fn status(&self) -> BatchStatus {
+        let state = match (self.is_final(), self.failed) {
+            (false, _) => TaskState::Waiting,
+            (true, 0) => TaskState::Completed,
+            (true, _) => TaskState::Failed,
+        };
+        BatchStatus {
+            state,
+            total: self.tasks.len(),
+            completed: self.completed,
+            failed: self.failed,
+            bytes: self.bytes,
+            notify: self.notify.clone(),
+            fault: self.first_fault.clone(),
+        }
+    }
+}
+
+/// A batch.
+pub(crate) struct Batch {
+    id: BatchId,
+    capacity: usize,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+impl Batch {
+    fn new(id: BatchId, capacity: usize) -> Self {
+        let inner = Inner {
+            tasks: Vec::new(),
+            open: 0,
+            completed: 0,
+            failed: 0,
+            bytes: 0,
+            first_fault: None,
+            notify: NotifyOutcome::None,
+            planned: None,
+            freed: false,
+            wakers: Vec::new(),
+            deadline: None,
+        };
+        Self { id, capacity, inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+
+    pub(crate) fn id(&self) -> BatchId {
+        self.id
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Room for `n` more tasks.
+    pub(crate) fn check_room(&self, inner: &Inner, n: usize) -> Result<(), BatchError> {
+        if inner.freed {
+            return Err(BatchError::Unknown { batch: self.id });
+        }
+        if inner.tasks.len() + n > self.capacity {
+            return Err(BatchError::Full {
+                batch: self.id,
+                capacity: self.capacity,
+                used: inner.tasks.len(),
+                asked: n,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn status(&self) -> BatchStatus {
+        self.lock().status()
+    }
+
+    pub(crate) fn open_tasks(&self) -> usize {
+        self.lock().open
+    }
+
+    pub(crate) fn task_status(&self, index: usize) -> Result<TransferStatus, BatchError> {
+        let inner = self.lock();
+        let unknown = BatchError::NoTask { batch: self.id, index, total: inner.tasks.len() };
+        inner.tasks.get(index).map(Task::status).ok_or(unknown)
+    }
+
+    /// Sets what becomes of the notification, and tells waiters if the batch is final by it.
+    pub(crate) fn set_notify(&self, outcome: NotifyOutcome) {
+        self.lock().notify = outcome;
+        self.announce();
+    }
+
+    /// Tells waiters and wakers if the batch is final.
+    pub(crate) fn announce(&self) {
+        let wakers = {
+            let mut inner = self.lock();
+            if !inner.is_final() {
+                return;
+            }
+            self.changed.notify_all();
+            std::mem::take(&mut inner.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until the batch is final, at most `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> BatchStatus {
+        let mut inner = self.lock();
+        self.changed.wait_while_for(&mut inner, |inner| !inner.is_final(), patience);
+        inner.status()
+    }
+
+    /// The status if final, else the waker is kept.
+    #[cfg(feature = "async")]
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<BatchStatus> {
+        let mut inner = self.lock();
+        if inner.is_final() {
+            return Some(inner.status());
+        }
+        if !inner.wakers.iter().any(|known| known.will_wake(waker)) {
+            inner.wakers.push(waker.clone());
+        }
+        None
+    }
+
+    /// Indices of tasks whose time is up; looks through the tasks only when one may be.
+    pub(crate) fn overdue(&self, now: Instant) -> Vec<usize> {
+        let mut inner = self.lock();
+        if inner.deadline.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let overdue = |(_, task): &(usize, &Task)| task.is_overdue(now);
+        let due = inner.tasks.iter().enumerate().filter(overdue).map(|(i, _)| i).collect();
+        let later = inner.tasks.iter().filter(|task| !task.is_overdue(now));
+        let next = later.filter_map(|task| task.open_work()?.deadline).min();
+        inner.deadline = next;
+        due
+    }
+
+    /// When to look for overdue tasks again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.id)
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    batch: Option<Arc<Batch>>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// All batches of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct BatchTable {
+    slots: RwLock<Slots>,
+}
+
+impl BatchTable {
+    /// The largest capacity of one batch, in tasks.
+    pub(crate) const MAX_CAPACITY: usize = 1 << 24;
+
+    pub(crate) fn allocate(&self, capacity: usize) -> Result<BatchId, BatchError> {
+        if capacity > Self::MAX_CAPACITY {
+            return Err(BatchError::TooLarge { capacity, max: Self::MAX_CAPACITY });
+        }
+        let mut table = self.slots.write();
+        let slot = match table.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(table.slots.len());
+                table.slots.push(Slot { generation: 0, batch: None });
+                slot.map_err(|_| BatchError::TooMany)?
+            }
+        };
+        let place = &mut table.slots[slot as usize];
+        // Generation 0 is never given, and neither is the one that would make the handle u64::MAX.
+        place.generation = if place.generation >= u32::MAX - 1 { 1 } else { place.generation + 1 };
+        let id = BatchId::new(slot, place.generation);
+        place.batch = Some(Arc::new(Batch::new(id, capacity)));
+        Ok(id)
+    }
+
+    pub(crate) fn find(&self, id: BatchId) -> Result<Arc<Batch>, BatchError> {
+        let table = self.slots.read();
+        let slot = table.slots.get(id.slot() as usize);
+        let matching = slot.filter(|slot| {
+            slot.generation == id.generation() || te_metadata::sabotage::is_off("batch-generation")
+        });
+        matching.and_then(|slot| slot.batch.clone()).ok_or(BatchError::Unknown { batch: id })
+    }
+
+    pub(crate) fn free(&self, id: BatchId) -> Result<(), BatchError> {
+        let batch = self.find(id)?;
+        let mut inner = batch.lock();
+        if !inner.is_final() {
+            return Err(BatchError::Busy { batch: id, open: inner.open });
+        }
+        if std::mem::replace(&mut inner.freed, true) {
+            return Err(BatchError::Unknown { batch: id });
+        }
+        drop(inner);
+        let mut table = self.slots.write();
+        table.slots[batch.id().slot() as usize].batch = None;
+        table.free.push(batch.id().slot());
+        Ok(())
+    }
+
+    /// Every batch that is not freed.
+    pub(crate) fn all(&self) -> Vec<Arc<Batch>> {
+        self.slots.read().slots.iter().filter_map(|slot| slot.batch.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

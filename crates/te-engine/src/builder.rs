@@ -1,0 +1,326 @@
+//! From a configuration to a running engine: everything that can fail at start fails here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use te_metadata::{
+    AddressFamily, BoundPeerServer, Directory, HostPort, KeySpace, ListenAddress, MetadataStore,
+    PeerClient, PeerLimits, PortChoice, PortRange, SegmentName,
+};
+use te_segment::LocalSegment;
+use te_transport::{Clock, CompletionSink, SystemClock, Transport, TransportContext};
+
+use crate::admission::{Admission, Limits};
+use crate::alarm::Alarm;
+use crate::batch::BatchTable;
+use crate::classic::{Classic, Shared};
+use crate::config::EngineConfig;
+use crate::data_path::DataPath;
+use crate::engine::{TransferEngine, run_ticker};
+use crate::error::BuildError;
+use crate::inbox::{Inbox, Service};
+use crate::peers::Peers;
+use crate::publish::Publisher;
+use crate::registry::Registry;
+use crate::retry::RetryPolicy;
+use crate::stats::Counters;
+use crate::workers::Workers;
+
+/// Builds a [`TransferEngine`]; see [`TransferEngine::builder`].
+pub struct EngineBuilder {
+    config: EngineConfig,
+    metadata: String,
+    store: Option<Arc<dyn MetadataStore>>,
+    name: String,
+    port: Option<u16>,
+    transports: Vec<Arc<dyn Transport>>,
+    clock: Arc<dyn Clock>,
+    threads: bool,
+}
+
+/// The metadata connection strings that this build understands.
+const SCHEMES: &str = "P2PHANDSHAKE";
+
+impl Default for EngineBuilder {
+    /// P2P on 127.0.0.1 with the transports that are compiled in.
+    fn default() -> Self {
+        Self {
+            config: EngineConfig::default(),
+            metadata: "P2PHANDSHAKE".into(),
+            store: None,
+            name: "127.0.0.1".into(),
+            port: None,
+            transports: Vec::new(),
+            clock: Arc::new(SystemClock),
+            threads: true,
+        }
+    }
+}
+
+impl EngineBuilder {
+    /// The configuration; the default one reads neither file nor environment.
+    #[must_use]
+    pub fn config(mut self, config: EngineConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The metadata connection string: `P2PHANDSHAKE`, in any case.
+    #[must_use]
+    pub fn metadata(mut self, text: impl Into<String>) -> Self {
+        self.metadata = text.into();
+        self
+    }
+
+    /// Uses a store in place of the connection string.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn MetadataStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The local name. In P2P mode its host is what peers connect to, and the segment's name
+    /// becomes `host:port`; a port that is written in it does not count, as with the peer (A5), unless legacy
+    /// port binding is configured. With a store it is the segment's name, whatever it looks like.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Takes exactly this handshake port, so that a restarted engine keeps its P2P name.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Adds a transport of the caller's own. With one or more of these, none that is compiled in
+    /// is used.
+    #[must_use]
+    pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
+        self.transports.push(transport);
+        self
+    }
+
+    /// Builds an engine that starts no thread and opens no port: time is the caller's clock, and
+    /// [`TransferEngine::tick`] does what is due.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn without_threads(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self.threads = false;
+        self
+    }
+
+    /// Opens the ports, starts the transports, publishes the engine.
+    ///
+    /// # Errors
+    /// [`BuildError`]; nothing of the engine runs then.
+    pub fn build(self) -> Result<TransferEngine, BuildError> {
+        for warning in self.config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let is_p2p = self.check_metadata()?;
+        let host = self.host(is_p2p)?;
+        let bound = if self.threads { Some(self.bind(&host)?) } else { None };
+        let port = bound.as_ref().map_or_else(|| self.port.unwrap_or(1), BoundPeerServer::port);
+        let rpc = host.with_port(port);
+        let text = if is_p2p { rpc.to_string() } else { self.name.clone() };
+        let name = SegmentName::parse(&text).map_err(|error| self.bad_name(&error))?;
+        let transports = self.transports()?;
+        self.assemble(bound, name, rpc, transports)
+    }
+
+    /// Whether names are addresses; a store counts more than the connection string.
+    fn check_metadata(&self) -> Result<bool, BuildError> {
+        if self.store.is_some() {
+            return Ok(false);
+        }
+        if self.metadata.eq_ignore_ascii_case("P2PHANDSHAKE") {
+            return Ok(true);
+        }
+        Err(BuildError::UnknownScheme { text: self.metadata.clone(), available: SCHEMES })
+    }
+
+    fn bad_name(&self, reason: &dyn fmt::Display) -> BuildError {
+        BuildError::LocalName { name: self.name.clone(), reason: reason.to_string() }
+    }
+
+    /// The address that peers connect to, with the port to bind if one is fixed.
+    fn host(&self, is_p2p: bool) -> Result<HostPort, BuildError> {
+        if !is_p2p && let Some(address) = self.config.peer.advertise_address {
+            return HostPort::new(&address.to_string(), self.port).map_err(|e| self.bad_name(&e));
+        }
+        let written = HostPort::parse(&self.name).map_err(|error| self.bad_name(&error))?;
+        if matches!(written.host(), "0.0.0.0" | "::") {
+            return Err(self.bad_name(&"peers cannot connect to an unspecified address"));
+        }
+        let legacy = self.config.peer.legacy_port_binding;
+        let port = match (self.port, legacy) {
+            (Some(port), _) => Some(port),
+            (None, true) => Some(written.port_or(self.config.peer.handshake_port)),
+            (None, false) => None,
+        };
+        if let (None, Some(ignored), true) = (port, written.port(), is_p2p) {
+            tracing::info!(port = ignored, "in P2P mode the port of the local name does not count");
+        }
+        HostPort::new(written.host(), port).map_err(|error| self.bad_name(&error))
+    }
+
+    fn limits(&self) -> PeerLimits {
+        let peer = &self.config.peer;
+        PeerLimits {
+            max_frame: peer.max_frame_bytes as usize,
+            connect_timeout: peer.connect_timeout,
+            exchange_timeout: peer.exchange_timeout,
+            serve_timeout: peer.serve_timeout,
+            max_connections: peer.max_connections as usize,
+            max_connections_per_peer: peer.max_connections_per_host as usize,
+            backlog: peer.listen_backlog,
+            ..PeerLimits::default()
+        }
+    }
+
+    fn port_range(&self) -> PortRange {
+        let peer = &self.config.peer;
+        // The configuration keeps the range's rule, so the default is never needed.
+        PortRange::new(peer.port_min.into(), peer.port_max.into()).unwrap_or_default()
+    }
+
+    fn bind(&self, host: &HostPort) -> Result<BoundPeerServer, BuildError> {
+        let choice = match host.port() {
+            Some(port) => PortChoice::Exact(port),
+            None => PortChoice::Range(self.port_range()),
+        };
+        BoundPeerServer::bind(&ListenAddress::Any, choice, self.limits())
+            .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })
+    }
+
+    fn transports(&self) -> Result<Vec<Arc<dyn Transport>>, BuildError> {
+        if !self.transports.is_empty() {
+            return Ok(self.transports.clone());
+        }
+        let compiled = self.compiled_transports();
+        if compiled.is_empty() { Err(BuildError::NoTransport) } else { Ok(compiled) }
+    }
+
+    #[cfg(feature = "tcp")]
+    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+        let mut config = self.config.tcp.to_tcp();
+        config.port = PortChoice::Range(self.port_range());
+        vec![Arc::new(te_transport_tcp::TcpTransport::new(config))]
+    }
+
+    #[cfg(not(feature = "tcp"))]
+    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+        Vec::new()
+    }
+
+    fn directory(&self) -> Directory {
+        let family = if self.config.peer.ipv6 { AddressFamily::V6 } else { AddressFamily::Any };
+        let client = PeerClient::new(self.limits(), family);
+        let cluster = Some(self.config.metadata.cluster_id.as_str()).filter(|id| !id.is_empty());
+        match &self.store {
+            Some(store) => Directory::store(Arc::clone(store), KeySpace::new(cluster), client),
+            None => Directory::p2p(client),
+        }
+    }
+
+    fn shared(
+        &self,
+        publisher: &Arc<Publisher>,
+        inbox: &Arc<Inbox>,
+        counters: Arc<Counters>,
+    ) -> Shared {
+        let clock = Arc::clone(&self.clock);
+        let peers = Peers::new(
+            self.directory(),
+            Arc::clone(publisher),
+            (Arc::clone(&clock), Arc::clone(inbox)),
+            self.config.metadata.cache,
+        );
+        let engine = &self.config.engine;
+        let limits = Limits { requests: engine.max_requests.into(), bytes: engine.max_bytes };
+        Shared {
+            batches: Arc::new(BatchTable::default()),
+            peers: Arc::new(peers),
+            workers: Arc::new(if self.threads { Workers::threads() } else { Workers::Inline }),
+            admission: Arc::new(Admission::new(limits)),
+            alarm: Arc::new(Alarm::default()),
+            counters,
+            clock,
+        }
+    }
+
+    fn assemble(
+        self,
+        bound: Option<BoundPeerServer>,
+        name: SegmentName,
+        rpc: HostPort,
+        transports: Vec<Arc<dyn Transport>>,
+    ) -> Result<TransferEngine, BuildError> {
+        let segment = Arc::new(LocalSegment::new());
+        let publisher =
+            Arc::new(Publisher::new(name, rpc, Arc::clone(&segment), transports.clone()));
+        let counters = Arc::new(Counters::default());
+        let capacity = self.config.engine.notify_queue as usize;
+        let inbox = Arc::new(Inbox::new(capacity, Arc::clone(&counters)));
+        let shared = self.shared(&publisher, &inbox, counters);
+        let max_attempts = u16::try_from(self.config.engine.retry_count).unwrap_or(u16::MAX).max(1);
+        let path = Classic::new(shared.clone(), transports.clone(), RetryPolicy { max_attempts });
+        let registry = Registry::new(
+            Arc::clone(&segment),
+            transports.clone(),
+            self.config.engine.unregister_timeout,
+        );
+        // From here on dropping `engine` closes whatever was started.
+        let mut engine = TransferEngine {
+            config: self.config,
+            shared,
+            path: Arc::clone(&path) as Arc<dyn DataPath>,
+            registry,
+            publisher,
+            inbox,
+            server: None,
+            ticker: Mutex::default(),
+            closed: AtomicBool::new(false),
+        };
+        for transport in &transports {
+            let sink = Arc::clone(&path) as Arc<dyn CompletionSink>;
+            let (segment, clock) = (Arc::clone(&segment), Arc::clone(&self.clock));
+            transport.start(TransportContext { segment, sink, clock })?;
+        }
+        engine.serve(bound)?;
+        engine.announce().map_err(|error| BuildError::Publish(Box::new(error)))?;
+        Ok(engine)
+    }
+}
+
+impl TransferEngine {
+    /// Starts the threads that answer peers and keep deadlines.
+    fn serve(&mut self, bound: Option<BoundPeerServer>) -> Result<(), BuildError> {
+        let Some(bound) = bound else { return Ok(()) };
+        let service =
+            Service { publisher: Arc::clone(&self.publisher), inbox: Arc::clone(&self.inbox) };
+        let server = bound
+            .start(Arc::new(service))
+            .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;
+        self.server = Some(server);
+        let (shared, path) = (self.shared.clone(), Arc::clone(&self.path));
+        let ticker = std::thread::Builder::new()
+            .name("te-timer".into())
+            .spawn(move || run_ticker(&shared, &*path, &*shared.clock))
+            .map_err(BuildError::Thread)?;
+        *self.ticker.lock() = Some(ticker);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EngineBuilder({:?}, metadata {:?})", self.name, self.metadata)
+    }
+}

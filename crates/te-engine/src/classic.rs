@@ -1,0 +1,315 @@
+//! The classic engine: one transport per peer, pieces queued per peer, faults judged after a look
+//! at the peer's fresh descriptor.
+//!
+//! ```text
+//!   dispatch ──range known──▶ PeerQueue ──submit──▶ transport ──complete──▶ landed
+//!      │                        ▲    ▲                             │ fault
+//!      └─range unknown─▶ parked ┘    └── again ──── judged ◀───────┘
+//!                          │                          │
+//!                          └── refresh (te-control) ──┴── give up ──▶ task ends
+//! ```
+//!
+//! I1  Every dispatched task reaches one final state, also through `close`.
+//! I2  No lock is held while a transport, a peer or a waker is called.
+//! I3  A burst of faults of one peer costs one refresh.
+
+mod park;
+mod queue;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use te_metadata::Notify;
+use te_segment::{RemoteSegment, SegmentId};
+use te_transport::{
+    Clock, Completion, CompletionSink, Driven, FaultClass, Phase, SliceFault, Transport,
+};
+
+use crate::admission::Admission;
+use crate::alarm::Alarm;
+use crate::batch::{Batch, BatchTable, Inner};
+use crate::data_path::DataPath;
+use crate::peers::Peers;
+use crate::retry::{RetryPolicy, Verdict};
+use crate::slices::{Flight, SliceTable};
+use crate::stats::Counters;
+use crate::status::{NotifyOutcome, TaskState};
+use crate::task::Landing;
+use crate::workers::Workers;
+use park::{Delayed, Parked};
+use queue::{Item, PeerQueue};
+
+/// What the classic engine shares with the façade.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) batches: Arc<BatchTable>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// The dispatcher.
+pub(crate) struct Classic {
+    shared: Shared,
+    transports: Vec<Arc<dyn Transport>>,
+    policy: RetryPolicy,
+    slices: SliceTable,
+    queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
+    parked: Mutex<HashMap<SegmentId, Vec<Parked>>>,
+    delayed: Mutex<Vec<Delayed>>,
+}
+
+impl Classic {
+    pub(crate) fn new(
+        shared: Shared,
+        transports: Vec<Arc<dyn Transport>>,
+        policy: RetryPolicy,
+    ) -> Arc<Self> {
+        let peers = Arc::clone(&shared.peers);
+        let classic = Arc::new(Self {
+            shared,
+            transports,
+            policy,
+            slices: SliceTable::default(),
+            queues: RwLock::default(),
+            parked: Mutex::default(),
+            delayed: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&classic);
+        peers.observe(Box::new(move |target, begun, fresh| {
+            if let Some(classic) = weak.upgrade() {
+                classic.unpark(target, begun, fresh);
+            }
+        }));
+        classic
+    }
+
+    /// The queue of a peer, made on first use.
+    fn queue(&self, peer: &RemoteSegment) -> Option<Arc<PeerQueue>> {
+        if let Some(queue) = self.queues.read().get(&peer.id()) {
+            return Some(Arc::clone(queue));
+        }
+        let transport = self.transports.iter().find(|transport| transport.reaches(peer))?;
+        let fresh = || Arc::new(PeerQueue::new(peer.id(), Arc::clone(transport)));
+        Some(Arc::clone(self.queues.write().entry(peer.id()).or_insert_with(fresh)))
+    }
+
+    fn pump(&self, queue: &PeerQueue) {
+        queue.pump(&self.slices, || self.shared.peers.current(queue.id));
+    }
+
+    /// Applies an event to a task and does what follows from it.
+    fn apply(
+        &self,
+        batch: &Arc<Batch>,
+        index: usize,
+        peer: &str,
+        event: impl FnOnce(&mut crate::task::Task) -> Landing,
+    ) -> Landing {
+        let mut inner = batch.lock();
+        let task = &mut inner.tasks[index];
+        let len = task.len();
+        let landing = event(task);
+        if landing != Landing::Final {
+            return landing;
+        }
+        task.name_fault(index, peer);
+        inner.note_final(index);
+        self.count(&inner, index);
+        let notify = inner.take_due_notify();
+        let settled = inner.is_settled();
+        drop(inner);
+        self.shared.admission.leave(1, len);
+        match notify {
+            Some((target, notify)) => self.deliver(batch, target, notify),
+            None if settled => batch.announce(),
+            None => {}
+        }
+        Landing::Final
+    }
+
+    fn count(&self, inner: &Inner, index: usize) {
+        let (counters, task) = (&self.shared.counters, &inner.tasks[index]);
+        if task.state() == TaskState::Completed {
+            counters.completed.add(1);
+            counters.bytes.add(task.bytes());
+        } else {
+            counters.failed.add(1);
+        }
+    }
+
+    /// Sends the notification that belongs to a batch, then the batch is final.
+    pub(crate) fn deliver(&self, batch: &Arc<Batch>, target: SegmentId, notify: Notify) {
+        let (shared, ours) = (self.shared.clone(), Arc::clone(batch));
+        let job = Box::new(move || {
+            let outcome = match shared.peers.notify(target, &notify) {
+                Ok(()) => NotifyOutcome::Delivered,
+                Err(cause) => {
+                    shared.counters.notify_failures.add(1);
+                    NotifyOutcome::Failed(cause.into())
+                }
+            };
+            ours.set_notify(outcome);
+        });
+        if self.shared.workers.run(job).is_err() {
+            self.shared.counters.notify_failures.add(1);
+            batch.set_notify(NotifyOutcome::Failed("too much control work is waiting".into()));
+        }
+    }
+
+    /// Ends one task; pieces that are with a transport are called back first.
+    fn end_one(&self, batch: &Arc<Batch>, index: usize, state: TaskState, fault: SliceFault) {
+        let target = batch.lock().tasks[index].open_work().map(|work| work.target);
+        let Some(target) = target else { return };
+        let peer = self.shared.peers.current(target);
+        let name = peer.as_ref().map_or("", |peer| peer.name().as_str());
+        let landing = self.apply(batch, index, name, |task| task.end(state, fault));
+        if landing == Landing::Open {
+            self.call_back(batch, |task| task == index);
+        }
+    }
+
+    fn call_back(&self, batch: &Arc<Batch>, wanted: impl FnMut(usize) -> bool) {
+        let tokens = self.slices.tokens_of(batch, wanted);
+        if !tokens.is_empty() {
+            self.transports.iter().for_each(|transport| transport.cancel(&tokens));
+        }
+    }
+
+    fn land(&self, flight: &Flight, completion: &Completion) {
+        let name = flight.peer.name().as_str();
+        let landing = self
+            .apply(&flight.batch, flight.task, name, |task| task.land(flight.piece, completion));
+        let Landing::Fault(fault) = landing else { return };
+        match self.policy.judge(flight.piece.attempt, &fault) {
+            Verdict::Refresh => self.park(Parked::faulted(flight, fault, completion.remote)),
+            Verdict::GiveUp => {
+                let state = match fault.class {
+                    FaultClass::Cancelled | FaultClass::Closed => TaskState::Canceled,
+                    _ => TaskState::Failed,
+                };
+                if fault.class == FaultClass::Refused {
+                    self.refresh_in_background(flight.peer.id());
+                }
+                self.end_one(&flight.batch, flight.task, state, fault);
+            }
+        }
+    }
+}
+
+impl CompletionSink for Classic {
+    fn complete(&self, completion: Completion) {
+        match self.slices.take(completion.token) {
+            Some(flight) => self.land(&flight, &completion),
+            None => self.shared.counters.stale_completions.add(1),
+        }
+    }
+
+    fn room(&self, peer: SegmentId) {
+        let queue = self.queues.read().get(&peer).cloned();
+        if let Some(queue) = queue {
+            self.pump(&queue);
+        }
+    }
+}
+
+impl DataPath for Classic {
+    fn reaches(&self, peer: &RemoteSegment) -> bool {
+        self.transports.iter().any(|transport| transport.reaches(peer))
+    }
+
+    fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>) {
+        let mut ready: HashMap<SegmentId, Vec<Item>> = HashMap::new();
+        let mut peers: HashMap<SegmentId, Option<Arc<RemoteSegment>>> = HashMap::new();
+        let mut unknown = Vec::new();
+        let inner = batch.lock();
+        for task in tasks {
+            let Some(work) = inner.tasks[task].open_work() else { continue };
+            let target = work.target;
+            let known = peers.entry(target).or_insert_with(|| self.shared.peers.current(target));
+            let located = known.as_ref().is_some_and(|peer| peer.locate(&work.remote).is_some());
+            if located && self.shared.peers.is_cached() {
+                let item = Item { batch: Arc::clone(batch), task, piece: None };
+                ready.entry(target).or_default().push(item);
+            } else {
+                unknown.push(Parked::unlocated(batch, task, target));
+            }
+        }
+        drop(inner);
+        for (target, items) in ready {
+            let peer = peers.get(&target).and_then(Option::as_ref);
+            if let Some(queue) = peer.and_then(|peer| self.queue(peer)) {
+                queue.push_back(items);
+                self.pump(&queue);
+            } else {
+                let cause = "no transport reaches the peer any more";
+                let fault = || SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+                for item in items {
+                    self.end_one(&item.batch, item.task, TaskState::Failed, fault());
+                }
+            }
+        }
+        unknown.into_iter().for_each(|parked| self.park(parked));
+    }
+
+    fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str) {
+        let class = FaultClass::Cancelled;
+        for &task in tasks {
+            let fault = SliceFault::new(class, Phase::Queue, cause);
+            let target = batch.lock().tasks[task].open_work().map(|work| work.target);
+            let Some(target) = target else { continue };
+            let peer = self.shared.peers.current(target);
+            let name = peer.as_ref().map_or("", |peer| peer.name().as_str());
+            self.apply(batch, task, name, |task| task.end(state, fault));
+        }
+        let ending: std::collections::HashSet<usize> = tasks.iter().copied().collect();
+        self.call_back(batch, |task| ending.contains(&task));
+        let queues: Vec<_> = self.queues.read().values().cloned().collect();
+        queues.iter().for_each(|queue| queue.purge());
+    }
+
+    fn tick(&self, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = self.release_delayed(now);
+        for batch in self.shared.batches.all() {
+            let overdue = batch.overdue(now);
+            if !overdue.is_empty() {
+                self.end(&batch, &overdue, TaskState::Timeout, "the request's time is up");
+            }
+            next = next.into_iter().chain(batch.deadline()).min();
+        }
+        next
+    }
+
+    fn drive(&self, until: Instant) -> Driven {
+        match self.transports.as_slice() {
+            [only] => only.drive(until),
+            _ => Driven::Busy,
+        }
+    }
+
+    fn close(&self, deadline: Instant) -> bool {
+        for batch in self.shared.batches.all() {
+            let tasks = batch.lock().tasks.len();
+            let all: Vec<usize> = (0..tasks).collect();
+            self.end(&batch, &all, TaskState::Canceled, "the engine is closing");
+        }
+        let reports = self.transports.iter().map(|transport| transport.close(deadline));
+        reports.fold(true, |joined, report| joined & report.joined)
+    }
+}
+
+impl fmt::Debug for Classic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Classic({} slices in flight)", self.slices.len())
+    }
+}
+
+/// Longest pause of a piece before it is tried again; the timer thread keeps it.
+const MAX_PAUSE: Duration = Duration::from_millis(100);

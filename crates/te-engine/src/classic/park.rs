@@ -1,0 +1,214 @@
+//! Tasks and pieces that wait for a fresh descriptor of their peer.
+//!
+//! I1  Whatever is parked is looked at when the fetch ends, well or badly.
+//! I2  A fetch that began before something was parked does not decide over it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use te_segment::{FetchTicket, RemoteSegment, SegmentId};
+use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
+
+use super::queue::Item;
+use super::{Classic, MAX_PAUSE};
+use crate::batch::Batch;
+use crate::peers::Freshness;
+use crate::retry::Second;
+use crate::slices::Flight;
+use crate::status::TaskState;
+use crate::task::Piece;
+
+/// A task whose range is not known, or a piece that failed.
+#[derive(Debug)]
+pub(super) struct Parked {
+    batch: Arc<Batch>,
+    task: usize,
+    target: SegmentId,
+    failure: Option<Failure>,
+    /// When it was parked first; a descriptor must be at least as fresh.
+    since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    piece: Piece,
+    fault: SliceFault,
+    remote: RemoteSide,
+    peer: Arc<RemoteSegment>,
+}
+
+/// A piece that is tried again at a later time.
+#[derive(Debug)]
+pub(super) struct Delayed {
+    at: Instant,
+    target: SegmentId,
+    item: Item,
+}
+
+impl Parked {
+    pub(super) fn unlocated(batch: &Arc<Batch>, task: usize, target: SegmentId) -> Self {
+        Self { batch: Arc::clone(batch), task, target, failure: None, since: None }
+    }
+
+    pub(super) fn faulted(flight: &Flight, fault: SliceFault, remote: RemoteSide) -> Self {
+        let peer = Arc::clone(&flight.peer);
+        let failure = Failure { piece: flight.piece, fault, remote, peer };
+        Self {
+            batch: Arc::clone(&flight.batch),
+            task: flight.task,
+            target: flight.peer.id(),
+            failure: Some(failure),
+            since: None,
+        }
+    }
+}
+
+impl Classic {
+    /// Parks, and sees to it that a fresh descriptor comes.
+    pub(super) fn park(&self, mut parked: Parked) {
+        let (target, since) = (parked.target, self.shared.clock.now());
+        parked.since = Some(since);
+        self.parked.lock().entry(target).or_default().push(parked);
+        self.ask(target, since);
+    }
+
+    fn ask(&self, target: SegmentId, since: Instant) {
+        match self.shared.peers.refresh(target, since) {
+            Freshness::Newer(known) => self.unpark(target, since, Some(&known)),
+            Freshness::Failed => self.unpark(target, since, None),
+            Freshness::Fetch(ticket) => self.fetch(ticket),
+            Freshness::Pending => {}
+        }
+    }
+
+    /// After a refusal the cache is stale; nobody waits for the result.
+    pub(super) fn refresh_in_background(&self, target: SegmentId) {
+        self.ask(target, self.shared.clock.now());
+    }
+
+    /// Fetches on a control thread; [`Classic::unpark`] is told by the cache when it ends.
+    fn fetch(&self, ticket: FetchTicket) {
+        self.shared.counters.refreshes.add(1);
+        // The ticket must be given back even where no worker takes the job.
+        let ticket = Arc::new(parking_lot::Mutex::new(Some(ticket)));
+        let (held, peers) = (Arc::clone(&ticket), Arc::clone(&self.shared.peers));
+        let job = Box::new(move || {
+            let ticket = held.lock().take();
+            if let Some(ticket) = ticket {
+                drop(peers.fetch(ticket));
+            }
+        });
+        if self.shared.workers.run(job).is_err()
+            && let Some(ticket) = ticket.lock().take()
+        {
+            self.shared.peers.abandon(ticket);
+        }
+    }
+
+    /// Looks at everything parked for a peer up to `begun`, and asks again for what came later.
+    pub(super) fn unpark(
+        &self,
+        target: SegmentId,
+        begun: Instant,
+        fresh: Option<&Arc<RemoteSegment>>,
+    ) {
+        let mut parked = self.parked.lock();
+        let Some(list) = parked.remove(&target) else { return };
+        let (due, later): (Vec<_>, Vec<_>) =
+            list.into_iter().partition(|p| p.since.is_none_or(|since| since <= begun));
+        let again = later.iter().filter_map(|p| p.since).max();
+        if !later.is_empty() {
+            parked.insert(target, later);
+        }
+        drop(parked);
+        for parked in due {
+            match fresh {
+                Some(fresh) => self.resume(parked, fresh),
+                None => self.give_up(parked),
+            }
+        }
+        if let Some(since) = again {
+            self.ask(target, since);
+        }
+    }
+
+    fn resume(&self, parked: Parked, fresh: &Arc<RemoteSegment>) {
+        let located = {
+            let inner = parked.batch.lock();
+            let Some(work) = inner.tasks[parked.task].open_work() else { return };
+            fresh.locate(&work.remote).is_some()
+        };
+        let Parked { batch, task, failure, .. } = parked;
+        let Some(failure) = failure else {
+            if !located {
+                let cause = "the range is not inside one buffer that the peer offers";
+                let fault = SliceFault::new(FaultClass::Refused, Phase::Metadata, cause);
+                return self.end_one(&batch, task, TaskState::Failed, fault);
+            }
+            return self.enqueue(fresh, Item { batch, task, piece: None }, Duration::ZERO);
+        };
+        let (old, attempt) = (&failure.peer, failure.piece.attempt);
+        let second =
+            self.policy.after_refresh(attempt, &failure.fault, failure.remote, (old, fresh));
+        match second {
+            Second::Again(pause) if located => {
+                self.shared.counters.retries.add(1);
+                let piece = Piece { attempt: attempt + 1, ..failure.piece };
+                self.enqueue(fresh, Item { batch, task, piece: Some(piece) }, pause);
+            }
+            Second::Restarted => {
+                let mut fault = failure.fault;
+                fault.class = FaultClass::Peer;
+                fault.cause = format!("{}; the peer is another process since", fault.cause).into();
+                self.end_one(&batch, task, TaskState::Failed, fault);
+            }
+            _ => self.end_one(&batch, task, TaskState::Failed, failure.fault),
+        }
+    }
+
+    fn give_up(&self, parked: Parked) {
+        let fault = match parked.failure {
+            Some(failure) => failure.fault,
+            None => {
+                let cause = "the range is not in the known descriptor, and no newer one can be had";
+                SliceFault::new(FaultClass::Refused, Phase::Metadata, cause)
+            }
+        };
+        self.end_one(&parked.batch, parked.task, TaskState::Failed, fault);
+    }
+
+    fn enqueue(&self, peer: &Arc<RemoteSegment>, item: Item, pause: Duration) {
+        let Some(queue) = self.queue(peer) else {
+            let cause = "no transport reaches the peer any more";
+            let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+            return self.end_one(&item.batch, item.task, TaskState::Failed, fault);
+        };
+        if pause.is_zero() {
+            match item.piece {
+                Some(_) => queue.push_front(item),
+                None => queue.push_back([item]),
+            }
+            return self.pump(&queue);
+        }
+        let at = self.shared.clock.now() + pause.min(MAX_PAUSE);
+        self.delayed.lock().push(Delayed { at, target: peer.id(), item });
+        self.shared.alarm.at(at);
+    }
+
+    /// Queues what is due; says when the next is.
+    pub(super) fn release_delayed(&self, now: Instant) -> Option<Instant> {
+        let mut delayed = self.delayed.lock();
+        let (due, later): (Vec<_>, Vec<_>) = delayed.drain(..).partition(|d| d.at <= now);
+        let next = later.iter().map(|d| d.at).min();
+        *delayed = later;
+        drop(delayed);
+        for Delayed { target, item, .. } in due {
+            let queue = self.queues.read().get(&target).cloned();
+            if let Some(queue) = queue {
+                queue.push_front(item);
+                self.pump(&queue);
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,35 @@
+//! What an engine kind must do: the seam between the façade and `classic`, and any other engine
+//! over the same lower crates.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use te_segment::RemoteSegment;
+use te_transport::Driven;
+
+use crate::batch::Batch;
+use crate::status::TaskState;
+
+/// Moves tasks to their end.
+pub(crate) trait DataPath: fmt::Debug + Send + Sync {
+    /// Whether some transport reaches this peer.
+    fn reaches(&self, peer: &RemoteSegment) -> bool;
+
+    /// Takes charge of open tasks; each of them reaches one final state.
+    fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>);
+
+    /// Ends open tasks of a batch with `state`, as soon as their local memory is free.
+    fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str);
+
+    /// Does what is due, and says when to call again.
+    fn tick(&self, now: Instant) -> Option<Instant>;
+
+    /// Lets the calling thread make progress until something completed or `until` came.
+    fn drive(&self, until: Instant) -> Driven;
+
+    /// Settles every task and ends every thread of the transports by `deadline`. Says whether all
+    /// threads ended.
+    fn close(&self, deadline: Instant) -> bool;
+}

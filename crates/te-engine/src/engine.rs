@@ -1,0 +1,427 @@
+//! The engine as callers see it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use te_metadata::{
+    HostPort, Incarnation, Notify, PeerServer, RpcMeta, SegmentDescriptor, SegmentName,
+};
+use te_segment::{
+    AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
+    UnregisterError,
+};
+use te_transport::Clock;
+
+use crate::builder::EngineBuilder;
+use crate::classic::Shared;
+use crate::config::{ConfigWarning, EngineConfig};
+use crate::data_path::DataPath;
+use crate::error::{BatchError, EngineError, OpenError, WaitError};
+use crate::id::BatchId;
+use crate::inbox::Inbox;
+use crate::publish::Publisher;
+use crate::registry::Registry;
+use crate::stats::EngineStats;
+use crate::status::{BatchStatus, TaskState, TransferStatus};
+
+/// A transfer engine. Shared between threads by reference or in an `Arc`; dropping it closes it.
+pub struct TransferEngine {
+    pub(crate) config: EngineConfig,
+    pub(crate) shared: Shared,
+    pub(crate) path: Arc<dyn DataPath>,
+    pub(crate) registry: Registry,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) server: Option<PeerServer>,
+    pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) closed: AtomicBool,
+}
+
+/// What [`TransferEngine::sync_cache`] did (te-classic B45).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncReport {
+    /// Descriptors that changed.
+    pub updated: usize,
+    /// Descriptors that did not.
+    pub unchanged: usize,
+    /// Peers or names that could not be reached; what was known of them stays.
+    pub failed: usize,
+}
+
+/// What [`TransferEngine::close`] left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineCloseReport {
+    /// Tasks that are not final although the time was up; 0 in a clean close.
+    pub open_tasks: usize,
+    /// Whether every thread of the engine has ended.
+    pub joined: bool,
+}
+
+impl TransferEngine {
+    /// Begins to build an engine.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// The name others open: `host:port` in P2P mode.
+    pub fn local_name(&self) -> &SegmentName {
+        self.publisher.name()
+    }
+
+    /// The handshake port.
+    pub fn rpc_port(&self) -> u16 {
+        self.publisher.rpc().port_or(0)
+    }
+
+    /// Where peers reach the handshake port.
+    pub fn local_address(&self) -> HostPort {
+        self.publisher.rpc().clone()
+    }
+
+    /// Which run of this process's engine it is.
+    pub fn incarnation(&self) -> Incarnation {
+        self.publisher.incarnation()
+    }
+
+    /// The descriptor that others get.
+    pub fn descriptor(&self) -> SegmentDescriptor {
+        self.publisher.descriptor()
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// What was wrong with the configuration's sources.
+    pub fn warnings(&self) -> &[ConfigWarning] {
+        self.config.warnings()
+    }
+
+    /// Counters since the engine was built.
+    pub fn stats(&self) -> EngineStats {
+        self.shared.counters.read()
+    }
+
+    // ---- memory
+
+    /// Allocates zeroed memory that may be registered without `unsafe`.
+    ///
+    /// # Errors
+    /// [`RegionError`] for length 0, above 1 TiB, or without memory.
+    pub fn allocate(&self, len: u64) -> Result<Region, RegionError> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        AlignedBuffer::zeroed(len).map(Region::from)
+    }
+
+    /// Registers memory with every transport and publishes it (te-classic C20–C26). An exact
+    /// duplicate with the same options is counted, and needs one unregistration more.
+    ///
+    /// # Errors
+    /// [`RegisterError`]; nothing was registered.
+    pub fn register(&self, region: &Region, options: RegisterOptions) -> Result<(), RegisterError> {
+        self.register_batch(&[(region.clone(), options)])
+    }
+
+    /// Registers several regions, all or none; the set is checked before any transport is asked.
+    ///
+    /// # Errors
+    /// [`RegisterError`]; nothing was registered.
+    pub fn register_batch(
+        &self,
+        wanted: &[(Region, RegisterOptions)],
+    ) -> Result<(), RegisterError> {
+        self.registry.register(wanted)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Unregisters the buffer that starts at `address`. Waits for transfers that use it, at most
+    /// the configured time; incoming ones are ended.
+    ///
+    /// # Errors
+    /// [`UnregisterError::NotRegistered`]; [`UnregisterError::Busy`], after which the buffer takes
+    /// no new work and the call can be repeated.
+    pub fn unregister(&self, address: u64) -> Result<(), UnregisterError> {
+        self.unregister_batch(&[address])
+    }
+
+    /// Unregisters several buffers, past errors.
+    ///
+    /// # Errors
+    /// The first [`UnregisterError`]; the others were unregistered all the same (J45).
+    pub fn unregister_batch(&self, addresses: &[u64]) -> Result<(), UnregisterError> {
+        let result = self.registry.unregister_all(addresses);
+        self.publish();
+        result
+    }
+
+    /// Whether a range shares a byte with a registered buffer (te-classic A42).
+    pub fn overlaps(&self, address: u64, len: u64) -> bool {
+        self.registry.segment().overlaps(address, len)
+    }
+
+    fn publish(&self) {
+        let directory = self.shared.peers.directory();
+        if directory.is_p2p() {
+            return;
+        }
+        if let Err(error) = directory.publish(self.local_name(), &self.publisher.descriptor()) {
+            tracing::warn!(%error, "the descriptor could not be published; it is kept locally");
+        }
+    }
+
+    // ---- segments
+
+    /// Opens a segment: gives the number that requests name. The same name gives the same number
+    /// for the life of the engine; the engine's own name gives [`SegmentId::LOCAL`].
+    ///
+    /// # Errors
+    /// [`OpenError`] tells "not found", "malformed" and "unreachable" apart.
+    pub fn open_segment(&self, name: &str) -> Result<SegmentId, OpenError> {
+        if self.is_closed() {
+            return Err(OpenError::Closed);
+        }
+        self.shared.peers.open(&parse_name(name)?, self.config.peer.exchange_timeout)
+    }
+
+    /// What is known of an open segment: its descriptor as of now.
+    pub fn segment(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
+        self.shared.peers.current(id)
+    }
+
+    /// Ends the use of a segment. Its descriptor stays cached, as with the peer (A20).
+    pub fn close_segment(&self, _id: SegmentId) {}
+
+    /// Forgets what is known of a name; the metadata service is not touched (A22).
+    ///
+    /// # Errors
+    /// [`OpenError::Name`].
+    pub fn forget_segment(&self, name: &str) -> Result<(), OpenError> {
+        self.shared.peers.forget(&parse_name(name)?);
+        Ok(())
+    }
+
+    /// Fetches the descriptors of all open segments anew, or of the one named.
+    pub fn sync_cache(&self, name: Option<&str>) -> SyncReport {
+        let mut report = SyncReport::default();
+        for (id, known) in self.shared.peers.known() {
+            if name.is_some_and(|name| known.as_str() != name.trim_start_matches('/')) {
+                continue;
+            }
+            let before = self.segment(id).map(|segment| segment.epoch());
+            match self.shared.peers.fetch_now(id) {
+                Some(fresh) if Some(fresh.epoch()) != before => report.updated += 1,
+                Some(_) => report.unchanged += 1,
+                None => report.failed += 1,
+            }
+        }
+        report
+    }
+
+    // ---- batches
+
+    /// Makes a batch for at most `capacity` requests.
+    ///
+    /// # Errors
+    /// [`BatchError::TooLarge`], [`BatchError::TooMany`].
+    pub fn allocate_batch(&self, capacity: usize) -> Result<BatchId, BatchError> {
+        self.shared.batches.allocate(capacity)
+    }
+
+    /// State of one task, by its position in the batch. O(1).
+    ///
+    /// # Errors
+    /// [`BatchError::Unknown`], [`BatchError::NoTask`].
+    pub fn status(&self, batch: BatchId, index: usize) -> Result<TransferStatus, BatchError> {
+        self.shared.batches.find(batch)?.task_status(index)
+    }
+
+    /// State of a batch. O(1).
+    ///
+    /// # Errors
+    /// [`BatchError::Unknown`].
+    pub fn batch_status(&self, batch: BatchId) -> Result<BatchStatus, BatchError> {
+        Ok(self.shared.batches.find(batch)?.status())
+    }
+
+    /// Waits until a batch is final. The calling thread may run the transport's step meanwhile.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`]: the batch goes on; wait again, or cancel it.
+    pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
+        /// A caller that drives looks up at least this often: its batch may end elsewhere.
+        const LOOK_UP: Duration = Duration::from_millis(5);
+        let found = self.shared.batches.find(batch)?;
+        let begun = self.now();
+        let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
+        loop {
+            let status = found.status();
+            if status.state.is_final() {
+                return Ok(status);
+            }
+            let now = self.now();
+            if now >= until {
+                let open = status.total - status.completed - status.failed;
+                let waited = now - begun;
+                return Err(WaitError::TimedOut { batch, waited, open, total: status.total });
+            }
+            if self.path.drive(until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
+                found.wait(until - now);
+            }
+        }
+    }
+
+    /// Calls a batch back: open tasks become `Canceled` once their local memory is free. Final
+    /// tasks stay as they are. Does not wait.
+    ///
+    /// # Errors
+    /// [`BatchError::Unknown`].
+    pub fn cancel(&self, batch: BatchId) -> Result<(), BatchError> {
+        let found = self.shared.batches.find(batch)?;
+        let all: Vec<usize> = (0..found.status().total).collect();
+        self.path.end(&found, &all, TaskState::Canceled, "cancelled by the caller");
+        Ok(())
+    }
+
+    /// Calls one task back; see [`TransferEngine::cancel`].
+    ///
+    /// # Errors
+    /// [`BatchError::Unknown`], [`BatchError::NoTask`].
+    pub fn cancel_task(&self, batch: BatchId, index: usize) -> Result<(), BatchError> {
+        let found = self.shared.batches.find(batch)?;
+        found.task_status(index)?;
+        self.path.end(&found, &[index], TaskState::Canceled, "cancelled by the caller");
+        Ok(())
+    }
+
+    /// Frees a batch whose tasks are all final, polled or not.
+    ///
+    /// # Errors
+    /// [`BatchError::Busy`], [`BatchError::Unknown`].
+    pub fn free_batch(&self, batch: BatchId) -> Result<(), BatchError> {
+        self.shared.batches.free(batch)
+    }
+
+    // ---- messages
+
+    /// Takes the notifications that arrived, oldest first.
+    pub fn take_notifies(&self) -> Vec<Notify> {
+        self.inbox.take()
+    }
+
+    /// Sends a notification to a segment's owner, which need not be open.
+    ///
+    /// # Errors
+    /// [`EngineError::Open`] where the name leads nowhere, [`EngineError::Peer`] where the peer did
+    /// not take it.
+    pub fn notify(&self, name: &str, notify: &Notify) -> Result<(), EngineError> {
+        let address = self.rpc_address(name)?;
+        Ok(self.shared.peers.directory().client().notify(&address, notify).map_err(Box::new)?)
+    }
+
+    /// Asks a segment's owner whether it lives; gives the round-trip time.
+    ///
+    /// # Errors
+    /// As [`TransferEngine::notify`]; a peer that does not answer within `timeout` is
+    /// [`EngineError::Peer`].
+    pub fn probe(&self, name: &str, timeout: Duration) -> Result<Duration, EngineError> {
+        let address = self.rpc_address(name)?;
+        Ok(self.shared.peers.directory().client().probe(&address, timeout).map_err(Box::new)?)
+    }
+
+    fn rpc_address(&self, name: &str) -> Result<HostPort, OpenError> {
+        let name = parse_name(name)?;
+        let found = self.shared.peers.directory().rpc_address(&name);
+        found.map_err(|cause| OpenError::Resolve {
+            name: name.as_str().into(),
+            cause: Box::new(cause),
+        })
+    }
+
+    // ---- end
+
+    /// Closes the engine within `timeout`: refuses new work, ends every task, joins every thread,
+    /// removes what was published. Calling it again does nothing.
+    pub fn close(&self, timeout: Duration) -> EngineCloseReport {
+        let deadline = self.now() + timeout;
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.withdraw();
+        }
+        let mut joined = self.path.close(deadline);
+        self.shared.alarm.close();
+        if let Some(ticker) = self.ticker.lock().take() {
+            joined &= ticker.join().is_ok();
+        }
+        joined &= self.shared.workers.close(deadline.saturating_duration_since(self.now()));
+        if let Some(server) = &self.server {
+            joined &= server.close(deadline.saturating_duration_since(self.now())).is_ok();
+        }
+        let open = self.shared.batches.all().iter().map(|batch| batch.open_tasks()).sum();
+        EngineCloseReport { open_tasks: open, joined }
+    }
+
+    fn withdraw(&self) {
+        if let Err(error) = self.shared.peers.directory().withdraw(self.local_name()) {
+            tracing::warn!(%error, "what was published could not be removed");
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    /// Publishes the engine's records; the last step of building.
+    pub(crate) fn announce(&self) -> Result<(), te_metadata::StoreError> {
+        let directory = self.shared.peers.directory();
+        let rpc = RpcMeta {
+            ip_or_host_name: self.publisher.rpc().host().into(),
+            rpc_port: self.rpc_port(),
+        };
+        directory.publish_rpc(self.local_name(), &rpc)?;
+        directory.publish(self.local_name(), &self.publisher.descriptor())
+    }
+
+    /// Does what is due now; only for engines without threads of their own.
+    #[cfg(feature = "testing")]
+    pub fn tick(&self) -> Option<Instant> {
+        self.path.tick(self.now())
+    }
+}
+
+/// Stands for "without limit" where a caller's duration does not fit the clock.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn parse_name(name: &str) -> Result<SegmentName, OpenError> {
+    SegmentName::parse(name)
+        .map_err(|error| OpenError::Name { name: name.into(), reason: error.to_string() })
+}
+
+impl Drop for TransferEngine {
+    fn drop(&mut self) {
+        self.close(self.config.engine.shutdown_timeout);
+    }
+}
+
+impl fmt::Debug for TransferEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TransferEngine({}, {:?})", self.local_name().as_str(), self.path)
+    }
+}
+
+/// The timer thread's loop.
+pub(crate) fn run_ticker(shared: &Shared, path: &dyn DataPath, clock: &dyn Clock) {
+    while shared.alarm.wait(|| clock.now()) {
+        if let Some(next) = path.tick(clock.now()) {
+            shared.alarm.at(next);
+        }
+    }
+}

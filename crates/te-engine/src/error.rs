@@ -1,0 +1,302 @@
+//! What the engine's calls can refuse, and the peers' numbers for it.
+
+use std::time::Duration;
+
+use te_metadata::ResolveError;
+use te_segment::{RangeError, RegionError, RegisterError, SegmentId, UnregisterError};
+use te_transport::StartError;
+
+use crate::id::BatchId;
+use crate::status::TaskFault;
+
+/// Why an engine could not be built. Nothing of it runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The metadata connection string has a scheme that this build does not have.
+    #[error("unknown metadata scheme in {text:?}; available: {available}")]
+    UnknownScheme {
+        /// The string given.
+        text: String,
+        /// What there is.
+        available: &'static str,
+    },
+    /// The name of this engine cannot be used.
+    #[error("local name {name:?} cannot be used: {reason}")]
+    LocalName {
+        /// The name given.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The handshake port could not be opened.
+    #[error("handshake port cannot be opened")]
+    Listen {
+        /// Why.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A transport could not start.
+    #[error(transparent)]
+    Transport(#[from] StartError),
+    /// No transport is compiled in or given.
+    #[error("no transport: the build has none, and none was given")]
+    NoTransport,
+    /// The engine's record could not be published.
+    #[error("cannot publish the engine's record")]
+    Publish(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A thread could not be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a segment could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The name is not one.
+    #[error("segment name {name:?} cannot be used: {reason}")]
+    Name {
+        /// The name given.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Its descriptor could not be had; the cause tells "not found", "malformed" (with the field)
+    /// and "unreachable" (with phase and address) apart.
+    #[error("segment {name} cannot be opened")]
+    Resolve {
+        /// The name.
+        name: String,
+        /// Why.
+        #[source]
+        cause: Box<ResolveError>,
+    },
+    /// Somebody else is fetching it and did not end in time.
+    #[error("segment {name} was not resolved within {waited:?}")]
+    TimedOut {
+        /// The name.
+        name: String,
+        /// How long this call waited.
+        waited: Duration,
+    },
+    /// The engine is closed.
+    #[error("the engine is closed")]
+    Closed,
+}
+
+/// Why a batch call was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// No such batch: never allocated, or freed.
+    #[error("{batch:?} is not known")]
+    Unknown {
+        /// The handle.
+        batch: BatchId,
+    },
+    /// Tasks of the batch are open; poll or wait, then free.
+    #[error("{batch:?} is busy: {open} tasks are open")]
+    Busy {
+        /// The handle.
+        batch: BatchId,
+        /// Open tasks; 0 where only the notification is outstanding.
+        open: usize,
+    },
+    /// More tasks than the batch was allocated for; nothing of the call was queued.
+    #[error("{batch:?} has {used} of {capacity} tasks, {asked} more do not fit")]
+    Full {
+        /// The handle.
+        batch: BatchId,
+        /// Its capacity.
+        capacity: usize,
+        /// Tasks in it.
+        used: usize,
+        /// Tasks asked for.
+        asked: usize,
+    },
+    /// No such task.
+    #[error("{batch:?} has {total} tasks, index {index} is not one of them")]
+    NoTask {
+        /// The handle.
+        batch: BatchId,
+        /// The index asked for.
+        index: usize,
+        /// Tasks in the batch.
+        total: usize,
+    },
+    /// The capacity asked for is above the limit.
+    #[error("a batch of {capacity} tasks is above the limit of {max}")]
+    TooLarge {
+        /// What was asked for.
+        capacity: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// 2^32 batches are open.
+    #[error("too many batches are open")]
+    TooMany,
+}
+
+/// Why a submission was refused; nothing of it was queued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The batch cannot take it.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// A request names a segment that is not open.
+    #[error("request {index}: {target:?} is not open")]
+    UnknownSegment {
+        /// Position in the call.
+        index: usize,
+        /// The segment.
+        target: SegmentId,
+    },
+    /// No transport of this engine reaches the peer.
+    #[error("request {index}: no transport for segment {peer}, which offers {protocol}")]
+    NoTransport {
+        /// Position in the call.
+        index: usize,
+        /// The peer.
+        peer: String,
+        /// What the peer offers.
+        protocol: &'static str,
+    },
+    /// A request's remote range wraps around the address space.
+    #[error("request {index}: remote range is not valid")]
+    Range {
+        /// Position in the call.
+        index: usize,
+        /// The range.
+        #[source]
+        cause: RangeError,
+    },
+    /// A request's local memory is being unregistered.
+    #[error("request {index}: local memory at {address:#x} is being unregistered")]
+    LocalClosing {
+        /// Position in the call.
+        index: usize,
+        /// First byte.
+        address: u64,
+    },
+    /// Too much is outstanding, and the caller would not wait, or not long enough.
+    #[error("{outstanding} requests are outstanding, no room for {asked} more within {waited:?}")]
+    Overloaded {
+        /// Requests outstanding.
+        outstanding: u64,
+        /// Requests asked for.
+        asked: u64,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// `submit_with_notify` without a request.
+    #[error("a notification needs at least one request")]
+    Empty,
+    /// The engine is closed.
+    #[error("the engine is closed")]
+    Closed,
+}
+
+/// Why a wait ended without an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The batch is not known.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The batch is not final yet; it goes on.
+    #[error("{batch:?} was not final within {waited:?}: {open} of {total} tasks are open")]
+    TimedOut {
+        /// The batch.
+        batch: BatchId,
+        /// How long this call waited.
+        waited: Duration,
+        /// Open tasks.
+        open: usize,
+        /// All tasks.
+        total: usize,
+    },
+}
+
+/// Why a synchronous transfer did not complete. Every task of it is final: local buffers are free.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// It was not started.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// A request failed.
+    #[error("{failed} of {total} requests failed; the first: {first}")]
+    Failed {
+        /// Requests that did not complete.
+        failed: usize,
+        /// All requests.
+        total: usize,
+        /// The first fault.
+        first: Box<TaskFault>,
+    },
+    /// Pieces did not come back after the deadline and the cancel that followed.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+}
+
+/// One error for callers that do not care which call it came from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Building.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Opening a segment.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A batch call.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// Submitting.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// Waiting.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// A synchronous transfer.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// Registering.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Unregistering.
+    #[error(transparent)]
+    Unregister(#[from] UnregisterError),
+    /// Memory.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// A range outside a region.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// A call to a peer's handshake port.
+    #[error(transparent)]
+    Peer(#[from] Box<te_metadata::PeerError>),
+}
+
+impl EngineError {
+    /// The integer that the peers' C and Python interfaces give for it (te-classic A54).
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Register(RegisterError::Overlap { .. } | RegisterError::OptionsDiffer { .. }) => {
+                -7
+            }
+            Self::Unregister(UnregisterError::NotRegistered { .. }) => -3,
+            Self::Unregister(_) | Self::Batch(BatchError::Busy { .. }) => -4,
+            Self::Batch(BatchError::Full { .. } | BatchError::TooMany)
+            | Self::Submit(
+                SubmitError::Batch(BatchError::Full { .. }) | SubmitError::Overloaded { .. },
+            ) => -2,
+            Self::Open(_) | Self::Build(BuildError::Publish(_)) => -200,
+            Self::Build(BuildError::Listen { .. }) | Self::Peer(_) => -102,
+            Self::Transfer(TransferError::Wait(_)) | Self::Wait(_) => -301,
+            _ => -1,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What others told us: notifications, in order of arrival, bounded.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use te_metadata::{EndpointMessage, Notify, NotifyRefused, PeerService};
+
+use std::sync::Arc;
+
+use crate::publish::Publisher;
+use crate::stats::Counters;
+
+/// Notifications that were not taken yet. Full means that the sender is refused (K7).
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    capacity: usize,
+    waiting: Mutex<VecDeque<Notify>>,
+    counters: Arc<Counters>,
+}
+
+impl Inbox {
+    pub(crate) fn new(capacity: usize, counters: Arc<Counters>) -> Self {
+        Self { capacity, waiting: Mutex::default(), counters }
+    }
+
+    pub(crate) fn put(&self, notify: Notify) -> Result<(), NotifyRefused> {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= self.capacity {
+            self.counters.notify_refused.add(1);
+            let reason = format!("{} notifications wait to be taken", waiting.len());
+            return Err(NotifyRefused { reason });
+        }
+        waiting.push_back(notify);
+        Ok(())
+    }
+
+    pub(crate) fn take(&self) -> Vec<Notify> {
+        self.waiting.lock().drain(..).collect()
+    }
+}
+
+/// The handshake port's answers.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+impl PeerService for Service {
+    fn descriptor(&self) -> Option<Vec<u8>> {
+        Some(self.publisher.body().to_vec())
+    }
+
+    fn notify(&self, notify: Notify) -> Result<(), NotifyRefused> {
+        self.inbox.put(notify)
+    }
+
+    fn endpoint(&self, _request: &EndpointMessage) -> EndpointMessage {
+        // No NIC: the answer of a TCP engine is all empty (peer §3.1).
+        EndpointMessage::default()
+    }
+}

@@ -1,0 +1,230 @@
+//! Peers by name: the cache of descriptors, and who fetches them.
+//!
+//! I1  No lock is held across a fetch.
+//! I2  The engine's own name is the local segment and costs no message (FB31).
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use te_metadata::{Directory, HostPort, Notify, ResolveError, SegmentDescriptor, SegmentName};
+use te_segment::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments, SegmentId};
+use te_transport::Clock;
+
+use crate::error::OpenError;
+use crate::inbox::Inbox;
+use crate::publish::Publisher;
+
+/// Told the segment, when the fetch began, and the snapshot that holds now.
+type Observer = Box<dyn Fn(SegmentId, Instant, Option<&Arc<RemoteSegment>>) + Send + Sync>;
+
+/// The cache and its source.
+pub(crate) struct Peers {
+    directory: Directory,
+    publisher: Arc<Publisher>,
+    clock: Arc<dyn Clock>,
+    cache: Mutex<RemoteSegments>,
+    fetched: Condvar,
+    inbox: Arc<Inbox>,
+    /// Who wants to know when a fetch has ended.
+    observer: OnceLock<Observer>,
+    /// Without a cache every opening and every submission asks for a newer descriptor (B42).
+    cached: bool,
+}
+
+/// What [`Peers::refresh`] found.
+pub(crate) enum Freshness {
+    /// A snapshot fetched after the wish arose.
+    Newer(Arc<RemoteSegment>),
+    /// Somebody fetches; ask again when it ends.
+    Pending,
+    /// The caller shall fetch.
+    Fetch(FetchTicket),
+    /// The last fetch failed a moment ago, or there is no such segment.
+    Failed,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        directory: Directory,
+        publisher: Arc<Publisher>,
+        (clock, inbox): (Arc<dyn Clock>, Arc<Inbox>),
+        cached: bool,
+    ) -> Self {
+        Self {
+            directory,
+            publisher,
+            clock,
+            cache: Mutex::new(RemoteSegments::new()),
+            fetched: Condvar::new(),
+            inbox,
+            observer: OnceLock::new(),
+            cached,
+        }
+    }
+
+    /// Names the one who is told of every fetch that ends; the first call counts.
+    pub(crate) fn observe(&self, observer: Observer) {
+        drop(self.observer.set(observer));
+    }
+
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The number of a name; fetches its descriptor on the calling thread where it is not known.
+    pub(crate) fn open(
+        &self,
+        name: &SegmentName,
+        patience: Duration,
+    ) -> Result<SegmentId, OpenError> {
+        if name == self.publisher.name() {
+            return Ok(SegmentId::LOCAL);
+        }
+        let begun = self.clock.now();
+        loop {
+            let found = self.cache.lock().open(self.clock.now(), name);
+            match found {
+                Lookup::Known(known) if self.cached => return Ok(known.id()),
+                Lookup::Known(known) => return self.reopen(&known, begun),
+                Lookup::Fetch(ticket) => {
+                    let id = ticket.id();
+                    let unresolved =
+                        |cause| OpenError::Resolve { name: name.as_str().into(), cause };
+                    return self.fetch(ticket).map(|_| id).map_err(Box::new).map_err(unresolved);
+                }
+                Lookup::Pending(id) => {
+                    let waited = self.clock.now().saturating_duration_since(begun);
+                    if !self.await_fetch(id, patience.saturating_sub(waited)) {
+                        return Err(OpenError::TimedOut { name: name.as_str().into(), waited });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opening where the cache is switched off: a failed fetch keeps what is known.
+    fn reopen(&self, known: &RemoteSegment, since: Instant) -> Result<SegmentId, OpenError> {
+        if let Freshness::Fetch(ticket) = self.refresh(known.id(), since) {
+            drop(self.fetch(ticket));
+        }
+        Ok(known.id())
+    }
+
+    /// Whether the outstanding fetch ended in time.
+    fn await_fetch(&self, id: SegmentId, patience: Duration) -> bool {
+        let mut cache = self.cache.lock();
+        self.fetched.wait_while_for(&mut cache, |cache| cache.is_fetching(id), patience);
+        !cache.is_fetching(id)
+    }
+
+    /// Fetches on the calling thread and tells whoever waits.
+    pub(crate) fn fetch(&self, ticket: FetchTicket) -> Result<Arc<RemoteSegment>, ResolveError> {
+        let name = ticket.name().clone();
+        match self.directory.fetch(&name, &self.publisher.body()) {
+            Ok(resolved) => self
+                .end_fetch(ticket, Some((resolved.rpc, resolved.descriptor)))
+                .ok_or(ResolveError::NotFound { name }),
+            Err(error) => {
+                self.end_fetch(ticket, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a ticket back without a result.
+    pub(crate) fn abandon(&self, ticket: FetchTicket) {
+        self.end_fetch(ticket, None);
+    }
+
+    fn end_fetch(&self, ticket: FetchTicket, found: Option<Found>) -> Option<Arc<RemoteSegment>> {
+        let (id, begun, worked) = (ticket.id(), ticket.begun(), found.is_some());
+        let known = self.cache.lock().complete(self.clock.now(), ticket, found);
+        self.fetched.notify_all();
+        if let Some(observer) = self.observer.get() {
+            observer(id, begun, known.as_ref().filter(|_| worked));
+        }
+        known
+    }
+
+    /// Delivers a notification on the calling thread; to ourselves without a message.
+    pub(crate) fn notify(&self, target: SegmentId, notify: &Notify) -> Result<(), String> {
+        if target == SegmentId::LOCAL {
+            return self.inbox.put(notify.clone()).map_err(|refused| refused.to_string());
+        }
+        let peer = self.current(target).ok_or("the segment is not open")?;
+        let address = self.directory.rpc_address(peer.name()).map_err(|e| e.chain().to_string())?;
+        let sent = self.directory.client().notify(&address, notify);
+        sent.map_err(|error| chain(&error))
+    }
+
+    /// A snapshot of an open segment, or of this engine itself.
+    pub(crate) fn current(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
+        if id == SegmentId::LOCAL {
+            return Some(self.publisher.as_remote());
+        }
+        self.cache.lock().current(id)
+    }
+
+    /// Asks for a snapshot whose fetch began at `since` or later.
+    pub(crate) fn refresh(&self, id: SegmentId, since: Instant) -> Freshness {
+        if id == SegmentId::LOCAL {
+            return Freshness::Newer(self.publisher.as_remote());
+        }
+        match self.cache.lock().want_newer(self.clock.now(), id, since) {
+            Refresh::Newer(known) => Freshness::Newer(known),
+            Refresh::Pending => Freshness::Pending,
+            Refresh::Fetch(ticket) => Freshness::Fetch(ticket),
+            Refresh::NotBefore(_) | Refresh::Unknown => Freshness::Failed,
+        }
+    }
+
+    /// Fetches an open segment's descriptor on the calling thread, or waits for whoever does.
+    pub(crate) fn fetch_now(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
+        let since = self.clock.now();
+        match self.refresh(id, since) {
+            Freshness::Newer(known) => Some(known),
+            Freshness::Fetch(ticket) => self.fetch(ticket).ok(),
+            Freshness::Pending => {
+                let patience = self.directory.client().limits().exchange_timeout;
+                if self.await_fetch(id, patience) { self.current(id) } else { None }
+            }
+            Freshness::Failed => None,
+        }
+    }
+
+    /// Forgets what is known of a name.
+    pub(crate) fn forget(&self, name: &SegmentName) {
+        self.cache.lock().forget(name);
+    }
+
+    /// Every segment that is known.
+    pub(crate) fn known(&self) -> Vec<(SegmentId, SegmentName)> {
+        self.cache.lock().known()
+    }
+
+    pub(crate) fn is_cached(&self) -> bool {
+        self.cached
+    }
+}
+
+/// Where a peer answers, and what it says about itself.
+type Found = (HostPort, SegmentDescriptor);
+
+/// An error and its causes as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line = format!("{line}: {error}");
+        cause = error.source();
+    }
+    line
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peers({:?})", self.cache.lock())
+    }
+}

@@ -1,0 +1,40 @@
+//! What a caller asks for.
+
+use std::time::Duration;
+
+use te_segment::{LocalRange, Opcode, SegmentId};
+
+/// One read or write: a local range, and as many bytes at an address of a segment (te-classic A56).
+#[derive(Debug, Clone)]
+pub struct TransferRequest {
+    /// Direction.
+    pub op: Opcode,
+    /// Bytes of this process; a part of a [`te_segment::Region`].
+    pub local: LocalRange,
+    /// The segment, as [`crate::TransferEngine::open_segment`] gave it.
+    pub target: SegmentId,
+    /// Where in the segment: the peer's virtual address for memory segments.
+    pub offset: u64,
+    /// Time from submission to the end; the engine's default when `None`. The task then ends as
+    /// `Timeout`.
+    pub timeout: Option<Duration>,
+}
+
+impl TransferRequest {
+    /// Copies from the peer into `local`.
+    pub fn read(local: LocalRange, target: SegmentId, offset: u64) -> Self {
+        Self { op: Opcode::Read, local, target, offset, timeout: None }
+    }
+
+    /// Copies `local` to the peer.
+    pub fn write(local: LocalRange, target: SegmentId, offset: u64) -> Self {
+        Self { op: Opcode::Write, local, target, offset, timeout: None }
+    }
+
+    /// Gives this request a time limit of its own.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}

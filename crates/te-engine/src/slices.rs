@@ -1,0 +1,114 @@
+//! Slices that are with a transport, by token.
+//!
+//! I1  A token is given back at most once: a second completion, or one for an earlier slice in the
+//!     same slot, finds another generation and is counted, not believed.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use te_segment::{RemoteSegment, SliceToken};
+
+use crate::batch::Batch;
+use crate::task::Piece;
+
+/// Whose piece a slice is.
+#[derive(Debug, Clone)]
+pub(crate) struct Flight {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) task: usize,
+    pub(crate) piece: Piece,
+    pub(crate) peer: Arc<RemoteSegment>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    flight: Option<Flight>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// The table of slices in flight.
+#[derive(Debug, Default)]
+pub(crate) struct SliceTable {
+    slots: Mutex<Slots>,
+}
+
+impl SliceTable {
+    pub(crate) fn insert(&self, flight: Flight) -> SliceToken {
+        let mut table = self.slots.lock();
+        let slot = table.free.pop().unwrap_or_else(|| {
+            table.slots.push(Slot { generation: 0, flight: None });
+            u32::try_from(table.slots.len() - 1).expect("admission keeps slices below 2^32")
+        });
+        let place = &mut table.slots[slot as usize];
+        place.generation = place.generation.wrapping_add(1);
+        place.flight = Some(flight);
+        SliceToken::new(slot, place.generation)
+    }
+
+    /// Takes a slice out; `None` for a token that is not in flight.
+    pub(crate) fn take(&self, token: SliceToken) -> Option<Flight> {
+        let mut table = self.slots.lock();
+        let place = table.slots.get_mut(token.slot() as usize)?;
+        if place.generation != token.generation()
+            && !te_metadata::sabotage::is_off("slice-generation")
+        {
+            return None;
+        }
+        let flight = place.flight.take()?;
+        table.free.push(token.slot());
+        Some(flight)
+    }
+
+    /// Tokens in flight that belong to a batch and pass the filter on their task's index.
+    pub(crate) fn tokens_of(
+        &self,
+        batch: &Arc<Batch>,
+        mut wanted: impl FnMut(usize) -> bool,
+    ) -> Vec<SliceToken> {
+        let table = self.slots.lock();
+        let numbered = (0u32..).zip(&table.slots);
+        let ours = numbered.filter(|(_, slot)| {
+            let flight = slot.flight.as_ref();
+            flight.is_some_and(|f| Arc::ptr_eq(&f.batch, batch) && wanted(f.task))
+        });
+        ours.map(|(number, slot)| SliceToken::new(number, slot.generation)).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let table = self.slots.lock();
+        table.slots.len() - table.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Generations.
+
+    use super::*;
+    use crate::testing_support::{a_batch, a_peer};
+
+    fn flight() -> Flight {
+        let piece = Piece { offset: 0, len: 1, attempt: 0 };
+        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1) }
+    }
+
+    #[test]
+    fn a_token_is_taken_once_and_a_recycled_slot_refuses_the_old_one() {
+        // style trap 3: a completion for a recycled slot must not be believed.
+        let table = SliceTable::default();
+        let first = table.insert(flight());
+        assert!(table.take(first).is_some());
+        assert!(table.take(first).is_none());
+        let second = table.insert(flight());
+        assert_eq!(first.slot(), second.slot());
+        assert!(table.take(first).is_none());
+        assert!(table.take(second).is_some());
+        assert_eq!(table.len(), 0);
+    }
+}

@@ -1,0 +1,231 @@
+//! One task: a request, cut into pieces, each of which ends once.
+//!
+//! ```text
+//!   Waiting ──cut──▶ pieces in flight ──all done──────────────────▶ Completed
+//!      │                    │ fault for good, cancel, deadline
+//!      │                    ▼
+//!      └──────────────▶ ending ──last piece came back──▶ Failed | Canceled | Timeout
+//! ```
+//!
+//! I1  A task is final only when no piece of it is in flight: the local buffer is free.
+//! I2  `Completed` means that the done bytes are exactly the request's bytes.
+//! I3  A final task holds neither its region nor its guard.
+
+use std::time::Instant;
+
+use te_segment::{BufferGuard, LocalRange, Opcode, Pieces, RemoteRange, SegmentId, SlicePolicy};
+use te_transport::{Completion, RemoteSide, SliceFault};
+
+use crate::status::{TaskFault, TaskState, TransferStatus};
+
+/// One piece of a task: where it begins, how long it is, how often it was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) attempt: u16,
+}
+
+/// What lives only while a task is open.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) op: Opcode,
+    pub(crate) local: LocalRange,
+    pub(crate) remote: RemoteRange,
+    pub(crate) target: SegmentId,
+    pub(crate) deadline: Option<Instant>,
+    /// Keeps the local buffer registered; absent for unregistered memory.
+    pub(crate) _guard: Option<BufferGuard>,
+    pieces: Option<Pieces>,
+    in_flight: u32,
+    ending: Option<Ending>,
+}
+
+#[derive(Debug)]
+struct Ending {
+    state: TaskState,
+    fault: SliceFault,
+}
+
+/// A request and what became of it.
+#[derive(Debug)]
+pub(crate) struct Task {
+    work: Option<Work>,
+    state: TaskState,
+    bytes: u64,
+    remote: RemoteSide,
+    attempts: u16,
+    fault: Option<Box<TaskFault>>,
+}
+
+impl Work {
+    pub(crate) fn new(
+        request: &crate::TransferRequest,
+        remote: RemoteRange,
+        guard: Option<BufferGuard>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self {
+            op: request.op,
+            local: request.local.clone(),
+            remote,
+            target: request.target,
+            deadline,
+            _guard: guard,
+            pieces: None,
+            in_flight: 0,
+            ending: None,
+        }
+    }
+}
+
+impl Task {
+    /// An open task; a request without bytes is complete at once (A65).
+    pub(crate) fn new(work: Work) -> Self {
+        let empty = work.local.is_empty();
+        Self {
+            work: (!empty).then_some(work),
+            state: if empty { TaskState::Completed } else { TaskState::Waiting },
+            bytes: 0,
+            remote: RemoteSide::Untouched,
+            attempts: 0,
+            fault: None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> TaskState {
+        self.state
+    }
+
+    /// Bytes that an open task still accounts for; 0 once it is final.
+    pub(crate) fn len(&self) -> u64 {
+        self.work.as_ref().map_or(0, |work| work.local.len())
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn fault(&self) -> Option<&TaskFault> {
+        self.fault.as_deref()
+    }
+
+    pub(crate) fn status(&self) -> TransferStatus {
+        TransferStatus {
+            state: self.state,
+            bytes: self.bytes,
+            remote: self.remote,
+            fault: self.fault.as_deref().cloned(),
+        }
+    }
+
+    /// The work of a task that may still be cut; `None` once it is ending or final.
+    pub(crate) fn open_work(&self) -> Option<&Work> {
+        self.work.as_ref().filter(|work| work.ending.is_none())
+    }
+
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.open_work().and_then(|work| work.deadline).is_some_and(|at| at <= now)
+    }
+
+    /// Takes the next piece that was never cut.
+    pub(crate) fn cut(&mut self, policy: &SlicePolicy) -> Option<Piece> {
+        let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
+        let pieces = work.pieces.get_or_insert_with(|| policy.pieces(work.local.len()));
+        let (offset, len) = pieces.next()?;
+        Some(Piece { offset, len, attempt: 0 })
+    }
+
+    /// Whether every piece was cut once, or nothing more shall be.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self.open_work() {
+            Some(work) => work.pieces.as_ref().is_some_and(Pieces::is_done),
+            None => true,
+        }
+    }
+
+    /// A piece goes to a transport. Gives its ranges, or `None` where the task is ending.
+    pub(crate) fn launch(&mut self, piece: Piece) -> Option<(Opcode, LocalRange, RemoteRange)> {
+        let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
+        let local = work.local.part(piece.offset, piece.len).ok()?;
+        let remote = work.remote.part(piece.offset, piece.len).ok()?;
+        work.in_flight += 1;
+        self.attempts = self.attempts.max(piece.attempt.saturating_add(1));
+        Some((work.op, local, remote))
+    }
+
+    /// A piece came back. `None` where its fault is for the caller to judge: the piece then counts
+    /// as queued again until it is launched, or the task is ended.
+    pub(crate) fn land(&mut self, piece: Piece, completion: &Completion) -> Landing {
+        let Some(work) = self.work.as_mut() else { return Landing::Stale };
+        work.in_flight -= 1;
+        let merged = self.remote.and(completion.remote);
+        self.remote = merged;
+        match &completion.result {
+            Ok(()) => {
+                self.bytes += piece.len;
+                if self.bytes == work.local.len() {
+                    self.finish(TaskState::Completed);
+                    return Landing::Final;
+                }
+            }
+            Err(fault) if work.ending.is_none() => return Landing::Fault(fault.clone()),
+            Err(_) => {}
+        }
+        self.settle()
+    }
+
+    /// Nothing more of the task shall begin; it becomes final when the last piece is back.
+    pub(crate) fn end(&mut self, state: TaskState, fault: SliceFault) -> Landing {
+        let Some(work) = self.work.as_mut() else { return Landing::Stale };
+        if work.ending.is_none() {
+            work.ending = Some(Ending { state, fault });
+        }
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Landing {
+        let Some(work) = self.work.as_mut() else { return Landing::Stale };
+        if work.in_flight > 0 || work.ending.is_none() {
+            return Landing::Open;
+        }
+        let Some(Ending { state, fault }) = work.ending.take() else { return Landing::Open };
+        let (op, target) = (work.op, work.target);
+        self.fault = Some(Box::new(TaskFault {
+            index: 0,
+            op,
+            peer: Box::default(),
+            target,
+            attempts: self.attempts,
+            fault,
+        }));
+        self.finish(state);
+        Landing::Final
+    }
+
+    fn finish(&mut self, state: TaskState) {
+        self.state = state;
+        self.work = None;
+    }
+
+    /// Completes the fault with what only the batch and the cache know.
+    pub(crate) fn name_fault(&mut self, index: usize, peer: &str) {
+        if let Some(fault) = self.fault.as_mut() {
+            fault.index = index;
+            fault.peer = peer.into();
+        }
+    }
+}
+
+/// What an event made of a task.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Landing {
+    /// Still open.
+    Open,
+    /// Final since this event.
+    Final,
+    /// A piece failed while the task was not ending: retry it or end the task.
+    Fault(SliceFault),
+    /// The task was final before.
+    Stale,
+}

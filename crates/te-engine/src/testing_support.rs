@@ -1,0 +1,42 @@
+//! Small values that several unit tests need.
+
+use std::sync::Arc;
+
+use te_metadata::{
+    BufferDescriptor, HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
+};
+use te_segment::{RemoteSegment, SegmentId};
+
+use crate::batch::{Batch, BatchTable};
+
+/// An empty batch with room for 16 tasks.
+pub(crate) fn a_batch() -> Arc<Batch> {
+    let table = BatchTable::default();
+    let id = table.allocate(16).unwrap();
+    table.find(id).unwrap()
+}
+
+/// A peer with one buffer of 1 MiB at 0x10000.
+pub(crate) fn a_peer(epoch: u64) -> Arc<RemoteSegment> {
+    peer(epoch, None)
+}
+
+/// The same name, another process.
+pub(crate) fn a_restarted_peer(epoch: u64) -> Arc<RemoteSegment> {
+    peer(epoch, Some(Incarnation::random()))
+}
+
+fn peer(epoch: u64, incarnation: Option<Incarnation>) -> Arc<RemoteSegment> {
+    let buffer = BufferDescriptor {
+        name: "p:1".into(),
+        addr: 0x10000,
+        length: 1 << 20,
+        ..Default::default()
+    };
+    let endpoint = TcpEndpoint { data_host: None, data_port: Some(1), proto_version: 2 };
+    let mut descriptor = SegmentDescriptor::tcp("p:1", endpoint, vec![buffer]);
+    descriptor.te = incarnation.map(TeObject::new);
+    let name = SegmentName::parse("p:1").unwrap();
+    let rpc = HostPort::parse("p:1").unwrap();
+    Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, epoch))
+}
