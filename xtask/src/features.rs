@@ -63,19 +63,17 @@ impl Build {
 
 /// The builds of a package: as it comes, bare, with each feature alone, with all.
 pub(crate) fn builds(package: Package<'_>) -> Vec<Build> {
-    builds_of(package.name(), &package.features())
+    builds_of(package.name(), &package.features(), package.has_default())
 }
 
-fn builds_of(package: &str, features: &[&str]) -> Vec<Build> {
+fn builds_of(package: &str, features: &[&str], has_default: bool) -> Vec<Build> {
     let build = |features: Option<&[&str]>| Build {
         package: package.to_owned(),
         features: features.map(|list| list.iter().map(|f| (*f).to_owned()).collect()),
     };
     let mut builds = vec![build(None)];
-    if features.is_empty() {
-        return builds;
-    }
-    builds.push(build(Some(&[])));
+    // Without a feature named `default`, a package as it comes is bare already.
+    builds.extend(has_default.then(|| build(Some(&[]))));
     builds.extend(features.iter().map(|feature| build(Some(&[*feature]))));
     if features.len() > 1 {
         builds.push(build(Some(features)));
@@ -118,12 +116,13 @@ mod tests {
     use super::*;
 
     fn ids(features: &[&str]) -> Vec<String> {
-        builds_of("te-x", features).iter().map(Build::id).collect()
+        builds_of("te-x", features, true).iter().map(Build::id).collect()
     }
 
     #[test]
     fn each_feature_stands_alone_and_all_stand_together() {
-        assert_eq!(ids(&[]), ["te-x::(default features)"]);
+        let bare = builds_of("te-x", &[], false);
+        assert_eq!(bare.iter().map(Build::id).collect::<Vec<_>>(), ["te-x::(default features)"]);
         let one = ["te-x::(default features)", "te-x::(no feature)", "te-x::a"];
         assert_eq!(ids(&["a"]), one);
         assert_eq!(ids(&["a", "b"])[3..], ["te-x::b", "te-x::a+b"]);
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     fn flags_name_the_features() {
-        let builds = builds_of("te-x", &["a", "b"]);
+        let builds = builds_of("te-x", &["a", "b"], true);
         assert_eq!(builds[0].flags(), ["--package", "te-x"]);
         let all = ["--package", "te-x", "--no-default-features", "--features", "a,b"];
         assert_eq!(builds[4].flags(), all);

@@ -122,7 +122,7 @@ impl Runner<'_> {
                 show_figures(parser);
             } else {
                 // Sections of one run have one time together; the last one shows it.
-                ui::say(&format!("  {prefix:<32} {tally:<34} {:>9}", watch.text()));
+                ui::say(&format!("  {prefix:<36} {tally:<34} {:>9}", watch.text()));
             }
             show_failures(results, prefix, parser);
         }

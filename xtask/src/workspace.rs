@@ -80,6 +80,11 @@ impl<'a> Package<'a> {
             .collect()
     }
 
+    /// Whether it has features that are on unless a user says no.
+    pub(crate) fn has_default(self) -> bool {
+        self.0["features"]["default"].as_array().is_some_and(|list| !list.is_empty())
+    }
+
     /// The whole answer about it.
     pub(crate) fn raw(self) -> &'a Value {
         self.0
