@@ -46,6 +46,9 @@ pub enum RegionError {
         #[source]
         cause: io::Error,
     },
+    /// The part is not inside the region it was asked of.
+    #[error(transparent)]
+    Outside(#[from] RangeError),
     /// The system gave no memory for an engine-allocated buffer.
     #[error("no memory for a buffer of {len} bytes")]
     NoMemory {

@@ -30,6 +30,8 @@ pub use local::{
     Access, BufferGuard, LocalBuffer, LocalSegment, RegisterOptions, RemoteAccess, Reservation,
     Retiring,
 };
+#[cfg(any(test, feature = "testing"))]
+pub use memory::VanishingMemory;
 pub use memory::{AlignedBuffer, Region, Span};
 pub use plan::{Pieces, SlicePolicy};
 pub use range::{LocalRange, RemoteRange};

@@ -74,8 +74,9 @@ unsafe impl Send for AlignedBuffer {}
 // change (see `Region::read_into`).
 unsafe impl Sync for AlignedBuffer {}
 
+#[derive(Clone)]
 enum Owner {
-    Engine { _mapping: AlignedBuffer },
+    Engine { _mapping: Arc<AlignedBuffer> },
     Caller,
 }
 
@@ -107,7 +108,7 @@ impl Region {
     /// [`RegionError`] for a null, empty, wrapping, too long, unmapped or unreadable range.
     ///
     /// # Safety
-    /// From now until the last clone of the region is dropped, and every transfer that uses it has
+    /// From now until the last clone and part of the region is dropped, and every transfer that uses it has
     /// reached a final state, no Rust reference to these bytes may exist while a transfer may run
     /// on them. The caller may unmap them: transfers then fail. It must not let other memory, for
     /// which this promise was not given, appear at the same addresses before it unregistered.
@@ -141,6 +142,20 @@ impl Region {
     /// The whole region as a range.
     pub fn whole(&self) -> LocalRange {
         LocalRange::new(self, 0, self.len()).expect("a region contains itself")
+    }
+
+    /// A part of the region as a region of its own, to be registered apart from the rest. It keeps
+    /// engine memory alive just as the whole does.
+    ///
+    /// # Errors
+    /// [`RegionError::Empty`] for no bytes, [`RegionError::Outside`] for a part that is not inside.
+    pub fn subregion(&self, offset: u64, len: u64) -> Result<Self, RegionError> {
+        check(offset, len, self.len())?;
+        if len == 0 {
+            return Err(RegionError::Empty { address: self.address() + offset });
+        }
+        let Span { ptr, len } = self.span(offset, len);
+        Ok(Self { inner: Arc::new(Inner { ptr, len, owner: self.inner.owner.clone() }) })
     }
 
     /// Whether two handles name the same memory.
@@ -201,7 +216,8 @@ impl Region {
 impl From<AlignedBuffer> for Region {
     fn from(buffer: AlignedBuffer) -> Self {
         let (ptr, len) = (buffer.ptr, buffer.len);
-        Self { inner: Arc::new(Inner { ptr, len, owner: Owner::Engine { _mapping: buffer } }) }
+        let owner = Owner::Engine { _mapping: Arc::new(buffer) };
+        Self { inner: Arc::new(Inner { ptr, len, owner }) }
     }
 }
 
@@ -272,9 +288,8 @@ fn check_len(address: u64, len: u64) -> Result<(), RegionError> {
 
 /// Asks the kernel whether every page of the range is mapped and its ends can be read.
 fn check_mapped(address: u64, len: usize) -> Result<(), RegionError> {
-    const PAGE: u64 = 4096;
     let unmapped = |cause| RegionError::Unmapped { address, len: len as u64, cause };
-    let start = address & !(PAGE - 1);
+    let start = address & !(page_size() - 1);
     let whole = usize::try_from(address - start).expect("below a page") + len;
     let first = std::ptr::without_provenance_mut::<libc::c_void>(
         usize::try_from(start).expect("an address fits"),
@@ -297,6 +312,13 @@ fn check_mapped(address: u64, len: usize) -> Result<(), RegionError> {
     Ok(())
 }
 
+/// Bytes of a page, a power of two.
+fn page_size() -> u64 {
+    // SAFETY: asks for a number that the system fixes at boot.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
 #[derive(Clone, Copy)]
 enum Direction {
     In,
@@ -316,9 +338,13 @@ fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), C
         let moved = match direction {
             // SAFETY: both iovecs live on this stack; `local` names valid memory, `remote` is only
             // touched by the kernel, which answers EFAULT where it is not mapped.
-            Direction::Out => unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) },
+            Direction::Out => unsafe {
+                libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
+            },
             // SAFETY: as above.
-            Direction::In => unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) },
+            Direction::In => unsafe {
+                libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0)
+            },
         };
         match usize::try_from(moved) {
             Ok(n) if n > 0 => done += n,
@@ -330,6 +356,12 @@ fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), C
     }
     Ok(())
 }
+
+#[cfg(any(test, feature = "testing"))]
+mod vanishing;
+
+#[cfg(any(test, feature = "testing"))]
+pub use vanishing::VanishingMemory;
 
 #[cfg(test)]
 mod tests;

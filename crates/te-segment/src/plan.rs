@@ -2,12 +2,12 @@
 //!
 //! I1  The pieces tile the request exactly, in order.
 //! I2  No piece is longer than the policy's largest, and none is empty.
-//! I3  A request that fits one smallest piece is never cut.
+//! I3  A request that fits one smallest piece is never cut; only a last piece is smaller.
 
 /// Sizes of pieces that a transport wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlicePolicy {
-    /// A request is not cut into pieces smaller than this, bytes, at least 1.
+    /// No piece but the last of a request is smaller than this, bytes, at least 1.
     pub min_piece: u64,
     /// No piece is larger than this, bytes, at least `min_piece`.
     pub max_piece: u64,
@@ -60,3 +60,6 @@ impl Iterator for Pieces {
         Some((offset, len))
     }
 }
+
+#[cfg(test)]
+mod tests;

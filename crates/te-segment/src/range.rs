@@ -100,6 +100,11 @@ impl RemoteRange {
         self.len
     }
 
+    /// First address behind it; a range never wraps.
+    pub fn end(&self) -> u64 {
+        self.address + self.len
+    }
+
     /// Whether it names no byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -125,3 +130,6 @@ impl fmt::Debug for RemoteRange {
         write!(f, "remote[{:#x}+{}]", self.address, self.len)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,8 +29,18 @@ pub struct RemoteSegment {
     rpc: HostPort,
     descriptor: SegmentDescriptor,
     epoch: u64,
-    /// Start, length and list position of each buffer, sorted by start.
-    index: Vec<(u64, u64, usize)>,
+    /// Sorted by start.
+    index: Vec<Reach>,
+}
+
+/// One buffer of a descriptor, and how far it and all buffers that start below it reach. A range
+/// is inside some buffer exactly when it ends within that reach, so that one binary search answers
+/// even where a hostile descriptor lists buffers inside buffers.
+struct Reach {
+    start: u64,
+    /// The furthest end so far, and the list position of the buffer that has it.
+    end: u64,
+    position: usize,
 }
 
 impl RemoteSegment {
@@ -42,9 +52,7 @@ impl RemoteSegment {
         descriptor: SegmentDescriptor,
         epoch: u64,
     ) -> Self {
-        let listed = descriptor.buffers().iter().enumerate();
-        let mut index: Vec<_> = listed.map(|(i, b)| (b.addr, b.length, i)).collect();
-        index.sort_unstable();
+        let index = reaches(&descriptor);
         Self { id, name, rpc, descriptor, epoch, index }
     }
 
@@ -73,14 +81,32 @@ impl RemoteSegment {
         self.epoch
     }
 
-    /// Position in the descriptor's list of the one buffer that wholly contains a range. Touching
-    /// buffers do not combine (te-classic C3). O(log n) where buffers do not overlap.
+    /// Position in the descriptor's list of a buffer that wholly contains a range; O(log n).
+    /// Touching buffers do not combine (te-classic C3).
     pub fn locate(&self, range: &RemoteRange) -> Option<usize> {
-        let upto = self.index.partition_point(|(start, _, _)| *start <= range.address());
-        let candidates = self.index[..upto].iter().rev();
-        let mut inside = candidates.filter(|(start, len, _)| range.is_inside(*start, *len));
-        inside.next().map(|(_, _, position)| *position)
+        let upto = self.index.partition_point(|reach| reach.start <= range.address());
+        let reach = &self.index[..upto].last()?;
+        (range.end() <= reach.end).then_some(reach.position)
     }
+}
+
+fn reaches(descriptor: &SegmentDescriptor) -> Vec<Reach> {
+    let listed = descriptor.buffers().iter().enumerate();
+    let mut index: Vec<Reach> = listed
+        .map(|(position, b)| Reach {
+            start: b.addr,
+            end: b.addr.saturating_add(b.length),
+            position,
+        })
+        .collect();
+    index.sort_by_key(|reach| reach.start);
+    for i in 1..index.len() {
+        if index[i - 1].end > index[i].end {
+            index[i].end = index[i - 1].end;
+            index[i].position = index[i - 1].position;
+        }
+    }
+    index
 }
 
 impl fmt::Debug for RemoteSegment {
@@ -89,7 +115,9 @@ impl fmt::Debug for RemoteSegment {
     }
 }
 
-/// Permission to fetch one descriptor; give it back with [`RemoteSegments::complete`].
+/// Permission to fetch one descriptor; give it back with [`RemoteSegments::complete`], or nobody
+/// else ever gets one for this segment.
+#[must_use = "no other fetch of the segment begins before the ticket is given back"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct FetchTicket {
     id: SegmentId,
@@ -106,6 +134,11 @@ impl FetchTicket {
     /// The number the segment has or will have.
     pub fn id(&self) -> SegmentId {
         self.id
+    }
+
+    /// When the fetch was asked for.
+    pub fn begun(&self) -> Instant {
+        self.begun
     }
 }
 
@@ -141,6 +174,8 @@ struct Entry {
     known: Option<Arc<RemoteSegment>>,
     /// When the fetch that gave `known` began.
     known_since: Option<Instant>,
+    /// How many snapshots there were, also before the name was forgotten.
+    epochs: u64,
     fetching: bool,
     failed_at: Option<Instant>,
     failures: u32,
@@ -189,8 +224,9 @@ impl RemoteSegments {
         self.entries.get(&id).is_some_and(|e| e.fetching)
     }
 
-    /// Asks for a snapshot whose fetch began at `since` or later, because what is known gave a
-    /// fault then.
+    /// Asks for a snapshot whose fetch began at `since` or later: the moment when the attempt that
+    /// failed was begun, with what was known then. All slices of a burst were begun before the
+    /// first of them failed, so one fetch answers all their wishes.
     pub fn want_newer(&mut self, now: Instant, id: SegmentId, since: Instant) -> Refresh {
         let Some(entry) = self.entries.get_mut(&id) else { return Refresh::Unknown };
         let Some(name) = entry.name.clone() else { return Refresh::Unknown };
@@ -234,13 +270,14 @@ impl RemoteSegments {
         {
             return Some(Arc::clone(known));
         }
-        let epoch = entry.known.as_ref().map_or(1, |k| k.epoch + 1);
-        let fresh = Arc::new(RemoteSegment::new(ticket.id, ticket.name, rpc, descriptor, epoch));
+        entry.epochs += 1;
+        let FetchTicket { id, name, .. } = ticket;
+        let fresh = Arc::new(RemoteSegment::new(id, name, rpc, descriptor, entry.epochs));
         entry.known = Some(Arc::clone(&fresh));
         Some(fresh)
     }
 
-    /// Forgets what is known of a name; its number stays (te-classic A22).
+    /// Forgets what is known of a name; its number stays, and its epochs go on (te-classic A22).
     pub fn forget(&mut self, name: &SegmentName) {
         if let Some(entry) = self.by_name.get(name).and_then(|id| self.entries.get_mut(id)) {
             entry.known = None;
@@ -270,7 +307,8 @@ impl RemoteSegments {
 
 impl Entry {
     fn not_before(&self) -> Option<Instant> {
-        let doubled = RemoteSegments::FIRST_BACKOFF * (1 << self.failures.saturating_sub(1).min(10));
+        let doubled =
+            RemoteSegments::FIRST_BACKOFF * (1 << self.failures.saturating_sub(1).min(10));
         Some(self.failed_at? + doubled.min(RemoteSegments::MAX_BACKOFF))
     }
 }
@@ -280,3 +318,6 @@ impl fmt::Debug for RemoteSegments {
         write!(f, "RemoteSegments({} segments)", self.entries.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,15 @@ impl SliceToken {
     pub const fn as_u64(self) -> u64 {
         ((self.generation as u64) << 32) | self.slot as u64
     }
+
+    /// The token whose [`SliceToken::as_u64`] is `word`.
+    pub const fn from_u64(word: u64) -> Self {
+        let [s0, s1, s2, s3, g0, g1, g2, g3] = word.to_le_bytes();
+        Self {
+            slot: u32::from_le_bytes([s0, s1, s2, s3]),
+            generation: u32::from_le_bytes([g0, g1, g2, g3]),
+        }
+    }
 }
 
 impl fmt::Debug for SliceToken {
@@ -77,5 +86,19 @@ impl Slice {
     /// Whether there is nothing to move.
     pub fn is_empty(&self) -> bool {
         self.remote.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_the_trip_through_a_word() {
+        for (slot, generation) in [(0, 0), (7, 1), (u32::MAX, 0), (0, u32::MAX), (1, u32::MAX)] {
+            let token = SliceToken::new(slot, generation);
+            assert_eq!(SliceToken::from_u64(token.as_u64()), token);
+        }
+        assert_eq!(SliceToken::new(7, 1).as_u64(), 0x1_0000_0007);
     }
 }

@@ -14,7 +14,10 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else is given")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everything else is given"
+    )]
     fn now(&self) -> Instant {
         Instant::now()
     }

@@ -9,6 +9,7 @@ mod capability;
 mod clock;
 mod completion;
 mod fault;
+mod shared;
 mod transport;
 
 #[cfg(feature = "testing")]
@@ -19,5 +20,6 @@ pub use clock::{Clock, SystemClock};
 pub use completion::{Completion, CompletionSink, RemoteSide};
 pub use fault::{FaultClass, Phase, SliceFault};
 pub use transport::{
-    CloseReport, Driven, SliceSource, StartError, Transport, TransportContext, TransportRegisterError,
+    CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
+    TransportRegisterError,
 };

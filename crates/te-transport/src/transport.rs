@@ -1,5 +1,6 @@
 //! The trait itself.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,6 +47,12 @@ pub type TransportRegisterError = Box<dyn std::error::Error + Send + Sync>;
 pub trait SliceSource {
     /// The next slice. A slice that was taken is completed exactly once.
     fn next_slice(&mut self) -> Option<Slice>;
+}
+
+impl SliceSource for VecDeque<Slice> {
+    fn next_slice(&mut self) -> Option<Slice> {
+        self.pop_front()
+    }
 }
 
 /// What [`Transport::drive`] did.

@@ -1,0 +1,55 @@
+//! A shared transport is a transport, so that wrappers can take what others hold as well.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use te_metadata::SegmentDescriptor;
+use te_segment::{LocalBuffer, RemoteSegment, SliceToken};
+
+use crate::capability::Capabilities;
+use crate::transport::{
+    CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
+    TransportRegisterError,
+};
+
+impl<T: Transport + ?Sized> Transport for Arc<T> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn start(&self, context: TransportContext) -> Result<(), StartError> {
+        (**self).start(context)
+    }
+
+    fn describe(&self, descriptor: &mut SegmentDescriptor) {
+        (**self).describe(descriptor);
+    }
+
+    fn reaches(&self, peer: &RemoteSegment) -> bool {
+        (**self).reaches(peer)
+    }
+
+    fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {
+        (**self).register(buffer)
+    }
+
+    fn deregister(&self, buffer: &Arc<LocalBuffer>) {
+        (**self).deregister(buffer);
+    }
+
+    fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
+        (**self).submit(peer, source)
+    }
+
+    fn cancel(&self, tokens: &[SliceToken]) {
+        (**self).cancel(tokens);
+    }
+
+    fn drive(&self, until: Instant) -> Driven {
+        (**self).drive(until)
+    }
+
+    fn close(&self, deadline: Instant) -> CloseReport {
+        (**self).close(deadline)
+    }
+}
