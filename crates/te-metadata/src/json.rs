@@ -21,8 +21,8 @@ pub(crate) struct Node<'a> {
 #[derive(Clone, Copy)]
 enum At<'a> {
     Root,
-    Key(&'a At<'a>, &'a str),
-    Index(&'a At<'a>, usize),
+    Key(&'a Self, &'a str),
+    Index(&'a Self, usize),
 }
 
 impl<'a> Node<'a> {

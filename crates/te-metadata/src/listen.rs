@@ -256,10 +256,21 @@ mod tests {
         }
     }
 
+    /// Three neighbouring ports that nobody holds.
+    fn free_range() -> PortRange {
+        let first = 1024 + std::process::id() % 8192 * 3;
+        let range = |base| PortRange::new(base, base + 2).unwrap();
+        let is_free = |range: &PortRange| {
+            let port = |port| bind_listener(&ListenAddress::Any, PortChoice::Exact(port), 1);
+            (range.min..=range.max).all(|number| port(number).is_ok())
+        };
+        (first..first + 3000).step_by(3).map(range).find(is_free).unwrap()
+    }
+
     /// FB09: ports come from binding. A range of three gives three listeners and then a clear end.
     #[test]
     fn fb09_a_range_is_used_up_to_its_last_port() {
-        let range = PortRange::new(26_881, 26_883).unwrap();
+        let range = free_range();
         let bind = || {
             let lo = ListenAddress::Ip(Ipv4Addr::LOCALHOST.into());
             bind_listener(&lo, PortChoice::Range(range), 8)
@@ -267,10 +278,12 @@ mod tests {
         let listeners: Vec<TcpListener> = (0..3).map(|_| bind().unwrap()).collect();
         let ports: HashSet<u16> =
             listeners.iter().map(|l| l.local_addr().unwrap().port()).collect();
-        assert_eq!(ports, (26_881..=26_883).collect());
+        assert_eq!(ports, (range.min..=range.max).collect());
         let error = bind().unwrap_err();
         assert!(error.is_in_use());
-        assert_eq!(error.to_string(), "every port from 26881 to 26883 on 127.0.0.1 is taken");
+        let (min, max) = (range.min, range.max);
+        let text = format!("every port from {min} to {max} on 127.0.0.1 is taken");
+        assert_eq!(error.to_string(), text);
         for listener in &listeners {
             TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         }

@@ -1,1 +1,182 @@
-//! Tests.
+//! Finding segments: in a store, and by asking a live peer.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    AddressFamily, BoundPeerServer, EndpointMessage, ListenAddress, MemoryStore, Notify,
+    NotifyRefused, PeerLimits, PeerServer, PeerService, PortChoice, TcpEndpoint,
+};
+
+fn client() -> PeerClient {
+    let limits = PeerLimits { exchange_timeout: Duration::from_secs(2), ..PeerLimits::default() };
+    PeerClient::new(limits, AddressFamily::Any)
+}
+
+fn in_store(store: &MemoryStore) -> Directory {
+    Directory::store(Arc::new(store.clone()), KeySpace::new(None), client())
+}
+
+fn name(text: &str) -> SegmentName {
+    SegmentName::parse(text).unwrap()
+}
+
+fn descriptor(name: &str) -> SegmentDescriptor {
+    SegmentDescriptor::tcp(name, TcpEndpoint::default(), Vec::new())
+}
+
+struct Publisher(Option<Vec<u8>>);
+
+impl PeerService for Publisher {
+    fn descriptor(&self) -> Option<Vec<u8>> {
+        self.0.clone()
+    }
+
+    fn notify(&self, _: Notify) -> Result<(), NotifyRefused> {
+        Ok(())
+    }
+
+    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
+        EndpointMessage::default()
+    }
+}
+
+fn publish(text: Option<&[u8]>) -> (PeerServer, SegmentName) {
+    let lo = ListenAddress::Ip(Ipv4Addr::LOCALHOST.into());
+    let bound = BoundPeerServer::bind(&lo, PortChoice::Exact(0), PeerLimits::default()).unwrap();
+    let name = name(&format!("127.0.0.1:{}", bound.port()));
+    (bound.start(Arc::new(Publisher(text.map(<[u8]>::to_vec)))).unwrap(), name)
+}
+
+fn ask(text: Option<&[u8]>) -> Result<Resolved, ResolveError> {
+    let (_server, name) = publish(text);
+    Directory::p2p(client()).fetch(&name, b"{}")
+}
+
+/// B8: in P2P the peer is asked and its address is the name.
+#[test]
+fn b08_p2p_asks_the_peer() {
+    let (_server, name) = publish(Some(&descriptor("x").encode()));
+    let directory = Directory::p2p(client());
+    let found = directory.fetch(&name, b"{}").unwrap();
+    assert_eq!(found.descriptor, descriptor("x"));
+    assert_eq!(found.rpc, name.host_port().unwrap());
+    assert_eq!(directory.rpc_address(&name).unwrap(), found.rpc);
+    assert!(directory.is_p2p());
+    directory.publish(&name, &descriptor("x")).unwrap();
+    directory.withdraw(&name).unwrap();
+}
+
+/// B62: a peer without a segment answers null, which is an absent segment.
+#[test]
+fn b62_null_is_an_absent_segment() {
+    assert!(ask(None).unwrap_err().is_not_found());
+    assert!(ask(Some(b" null \n")).unwrap_err().is_not_found());
+}
+
+/// Peer fault 2: wrong shapes in the answer are a malformed segment, and the field is named.
+#[test]
+fn fault02_a_malformed_answer_names_the_field() {
+    for (text, says) in [
+        ("[1]", "the root is an array"),
+        ("5", "the root is a number"),
+        ("{}", "protocol is missing"),
+        (r#"{"protocol":"tcp","buffers":[{"name":{}}]}"#, "buffers[0].name is an object"),
+        (r#"{"protocol":"rdma","qp_num":["x"],"devices":5}"#, "devices is a number"),
+        (r#"{"protocol":"tcp","tcp_data_port":"x"}"#, "tcp_data_port is a string"),
+        (&"[".repeat(100_000), "no JSON"),
+        ("{", "no JSON"),
+    ] {
+        let error = ask(Some(text.as_bytes())).unwrap_err();
+        assert!(error.is_malformed(), "{error}");
+        assert!(!error.is_retryable());
+        let chain = error.chain().to_string();
+        assert!(chain.contains(says), "{text}: {chain}");
+    }
+    let error = ask(Some(br#"{"protocol":"cxl"}"#)).unwrap_err();
+    assert!(matches!(error, ResolveError::NotSupported { protocol, .. } if protocol == "cxl"));
+}
+
+#[test]
+fn an_unreachable_peer_is_told_with_phase_address_and_cause() {
+    let (server, name) = publish(None);
+    server.close(Duration::from_secs(5)).unwrap();
+    let error = Directory::p2p(client()).fetch(&name, b"{}").unwrap_err();
+    assert!(error.is_retryable());
+    let chain = error.chain().to_string();
+    let expected = format!(
+        "segment {name} could not be asked for its descriptor: peer {name}: connect failed at \
+         {name}: Connection refused"
+    );
+    assert!(chain.starts_with(&expected), "{chain}");
+}
+
+/// FB15: a name that is no address is refused by name before anything is asked.
+#[test]
+fn fb15_a_name_that_is_no_address_is_an_error() {
+    for text in ["host:", "host:99999", "a b", "[::1", "rack1/node"] {
+        let error = Directory::p2p(client()).fetch(&name(text), b"{}").unwrap_err();
+        assert!(matches!(error, ResolveError::BadAddress { .. }), "{text}: {error}");
+    }
+    let address = Directory::p2p(client()).rpc_address(&name("[::1]")).unwrap();
+    assert_eq!(address.to_string(), "[::1]:12001");
+}
+
+/// J34: an address record can be added, read and removed; reading afterwards fails.
+#[test]
+fn j34_rpc_meta_add_get_remove() {
+    let directory = in_store(&MemoryStore::new());
+    let node = name("node-a");
+    assert!(directory.rpc_address(&node).unwrap_err().is_not_found());
+    let record = RpcMeta { ip_or_host_name: "::1".into(), rpc_port: 15969 };
+    directory.publish_rpc(&node, &record).unwrap();
+    assert_eq!(directory.rpc_address(&node).unwrap().to_string(), "[::1]:15969");
+    directory.withdraw(&node).unwrap();
+    assert!(directory.rpc_address(&node).unwrap_err().is_not_found());
+}
+
+/// B11, B12: a store is filled under the peers' keys with the peers' bytes.
+#[test]
+fn a_store_is_filled_under_the_peers_keys() {
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
+    let node = name("node-a:17001");
+    let record = RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 15920 };
+    directory.publish_rpc(&node, &record).unwrap();
+    directory.publish(&node, &descriptor("node-a:17001")).unwrap();
+    let text = store.get("mooncake/rpc_meta/node-a:17001").unwrap().unwrap();
+    assert_eq!(text, br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15920}"#);
+    let text = store.get("mooncake/ram/node-a:17001").unwrap().unwrap();
+    assert_eq!(text, descriptor("node-a:17001").encode());
+    let found = directory.fetch(&node, b"{}").unwrap();
+    assert_eq!(found.descriptor, descriptor("node-a:17001"));
+    assert_eq!(found.rpc.to_string(), "127.0.0.1:15920");
+    directory.withdraw(&node).unwrap();
+    assert!(store.is_empty());
+}
+
+#[test]
+fn a_descriptor_without_an_address_record_is_still_found() {
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
+    // A value of etcd ends with a newline.
+    let text = [descriptor("node-a").encode(), b"\n".to_vec()].concat();
+    store.put("mooncake/ram/node-a", &text).unwrap();
+    assert_eq!(directory.fetch(&name("/node-a"), b"{}").unwrap().rpc.to_string(), "node-a:12001");
+    assert!(directory.rpc_address(&name("node-a")).unwrap_err().is_not_found());
+    assert!(directory.fetch(&name("node-b"), b"{}").unwrap_err().is_not_found());
+}
+
+#[test]
+fn a_wrong_address_record_is_named() {
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
+    let with = |record: &[u8]| {
+        store.put("mooncake/rpc_meta/n", record).unwrap();
+        directory.rpc_address(&name("n")).unwrap_err()
+    };
+    assert!(with(br#"{"ip_or_host_name":"n","rpc_port":"1"}"#).is_malformed());
+    let error = with(br#"{"ip_or_host_name":"a b","rpc_port":1}"#);
+    assert!(matches!(error, ResolveError::BadAddress { .. }));
+}

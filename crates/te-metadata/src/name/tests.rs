@@ -121,8 +121,9 @@ fn literals_resolve_without_a_resolver_and_families_filter() {
     assert_eq!(v4.resolve(9, AddressFamily::V4).unwrap(), ["127.0.0.1:9".parse().unwrap()]);
     let name = HostPort::parse("localhost").unwrap();
     assert!(name.resolve(9, AddressFamily::Any).unwrap().iter().all(|a| a.ip().is_loopback()));
-    let scoped = HostPort::parse("[::1%lo]:7").unwrap();
-    assert!(scoped.resolve(1, AddressFamily::V6).is_ok());
+    let scoped = HostPort::parse("[fe80::1%lo]:7").unwrap();
+    let found = scoped.resolve(1, AddressFamily::V6).unwrap();
+    assert!(matches!(found[0], std::net::SocketAddr::V6(v6) if v6.scope_id() != 0), "{found:?}");
 }
 
 /// J8: the port of an accelerator.

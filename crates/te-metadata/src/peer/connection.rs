@@ -30,7 +30,7 @@ pub(super) enum Outcome {
 }
 
 /// Where a connection is, for the choice of one to close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Lingering,
     Reading,

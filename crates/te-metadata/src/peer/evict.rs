@@ -1,16 +1,16 @@
 //! Which connection gives way to a new one at a limit.
 //!
-//! First the oldest that is answered and only waits for its client's end, then the oldest whose
-//! question is not whole. One that is being answered never gives way.
+//! First the oldest that is answered and only waits for its client's end; it loses nothing. Then
+//! the oldest of the others: honest exchanges are short, so under a flood of slow clients it is
+//! one of those that goes.
 
 use std::time::Instant;
 
 use super::connection::Stage;
 
-/// The key of the connection that gives way.
+/// The key of the connection that gives way; `None` when there is none.
 pub(super) fn choose(open: impl Iterator<Item = (usize, Stage, Instant)>) -> Option<usize> {
-    open.filter(|(_, stage, _)| *stage != Stage::Answering)
-        .min_by_key(|(_, stage, accepted)| (*stage, *accepted))
+    open.min_by_key(|(_, stage, accepted)| (*stage != Stage::Lingering, *accepted))
         .map(|(key, _, _)| key)
 }
 
@@ -21,19 +21,19 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn answered_ones_go_first_then_the_oldest_question() {
+    fn answered_ones_go_first_then_the_oldest() {
         let start = now();
         let at = |key, stage, ms| (key, stage, start + Duration::from_millis(ms));
         let all = [
-            at(0, Stage::Answering, 0),
-            at(1, Stage::Reading, 1),
+            at(0, Stage::Reading, 1),
+            at(1, Stage::Answering, 0),
             at(2, Stage::Reading, 2),
             at(3, Stage::Lingering, 9),
             at(4, Stage::Lingering, 8),
         ];
         assert_eq!(choose(all.into_iter()), Some(4));
         assert_eq!(choose(all.into_iter().take(3)), Some(1));
-        assert_eq!(choose(all.into_iter().take(1)), None);
+        assert_eq!(choose(all.into_iter().take(1)), Some(0));
         assert_eq!(choose(std::iter::empty()), None);
     }
 }

@@ -19,12 +19,11 @@ pub struct PeerLimits {
     /// Server: longest life of an accepted connection, 1 ms to 1 h; default 5 s.
     pub serve_timeout: Duration,
     /// Server: most open connections, at least 1; default 1024. One more than that closes the
-    /// oldest one that has been answered, else the oldest whose question is not whole; only where
-    /// every other is being answered the new one is refused.
+    /// oldest one that has been answered, else the oldest of all.
     pub max_connections: usize,
     /// Server: most open connections from one IP address, at least 1; default 512, because many
-    /// engines of one host start at once. The rule for one more is the same, among those of the
-    /// address.
+    /// engines of one host start at once. One more than that closes one of the same address by
+    /// the same rule.
     pub max_connections_per_peer: usize,
     /// Server: most bytes held for all connections together, at least `max_frame`; default
     /// 128 MiB. A connection that needs more than what is left is closed.

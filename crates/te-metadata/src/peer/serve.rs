@@ -18,7 +18,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::answer::{QuestionFault, answer};
-use super::connection::{Connection, Outcome};
+use super::connection::{Connection, Outcome, Stage};
 use super::deadline::now;
 use super::server::Shared;
 use super::stats::count;
@@ -202,7 +202,7 @@ impl Serving {
             .map(|(key, open)| (key, open.connection.stage(), open.connection.accepted()));
         let Some(key) = evict::choose(candidates) else { return false };
         let outcome = match self.open[key].connection.stage() {
-            super::connection::Stage::Lingering => self.open[key].connection.on_broken(),
+            Stage::Lingering => self.open[key].connection.on_broken(),
             _ => Outcome::Refused,
         };
         self.close(key, outcome);
