@@ -54,11 +54,11 @@ pub(crate) fn stream(
     limit: Duration,
     mut on_line: impl FnMut(&str),
 ) -> anyhow::Result<Ended> {
-    journal.line(&format!("$ {}", shown(&command)))?;
+    let name: String = shown(&command).chars().take(LONGEST_NAME).collect();
+    journal.line(&format!("$ {name}"))?;
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null());
     command.stderr(writer.try_clone().context("cannot share a pipe")?).stdout(writer);
-    let name = shown(&command);
     let mut child = command.spawn().with_context(|| format!("cannot start `{name}`"))?;
     // The command holds the writing ends; while it lives the pipe would never end.
     drop(command);
@@ -81,6 +81,9 @@ pub(crate) fn quietly(
 ) -> anyhow::Result<Ended> {
     stream(command, journal, limit, |_| ())
 }
+
+/// How much of a command line is shown; some list a hundred tests.
+const LONGEST_NAME: usize = 400;
 
 /// How long the pipe may stay open after the command has ended.
 const AFTER_EXIT: Duration = Duration::from_secs(2);

@@ -104,7 +104,7 @@ fn print(lines: &[(&Switch, Verdict)]) {
     ui::heading("sabotage");
     ui::say(ui::table(&rows, &[]).trim_end());
     let n_good = lines.iter().filter(|(_, verdict)| verdict.is_good()).count();
-    ui::say(&format!("\nsabotage: {n_good} of {} noticed", ui::count(lines.len(), "switch")));
+    ui::say(&format!("\nsabotage: {n_good} of {} noticed", ui::count(lines.len(), "guard")));
 }
 
 #[cfg(test)]
