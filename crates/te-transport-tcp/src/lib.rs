@@ -1,1 +1,36 @@
-//! placeholder
+//! TCP transport: Mooncake's data protocol, versions 1 and 2, pooled and striped.
+//!
+//! ```text
+//!   submit ──▶ inbox ──▶ client driver ─ pool ─ lanes ═══ TCP ═══ connections ─ server driver
+//!                              │                                        │
+//!                         completions                           guards on the segment
+//! ```
+//!
+//! Two threads: one drives our requests, one serves those of peers. A caller that waits may run the
+//! first one's step. Protocol logic is in machines without sockets (`connection`, `exchange`,
+//! `pool`); `pump` joins machine and socket; `io` is the only file with unsafe code.
+//!
+//! This crate cuts no requests, keeps no descriptors and decides no retry, except for one: a
+//! request on a kept connection that turns out dead goes again once, on a fresh one, where the peer
+//! cannot have taken any of it.
+
+mod client;
+mod config;
+mod connection;
+mod driver;
+mod exchange;
+mod frame;
+mod inbox;
+mod io;
+mod pool;
+mod pump;
+mod resolver;
+mod server;
+mod stats;
+mod threads;
+mod timers;
+mod transport;
+
+pub use config::{TcpConfig, TcpConfigError};
+pub use stats::TcpStats;
+pub use transport::{TcpStartError, TcpTransport};

@@ -1,0 +1,304 @@
+//! The initiator's side: peers, their pools and links, moved by one driver.
+//!
+//! ```text
+//!   Inbox ──▶ Peer ─ Pool ─ orders ──▶ Link ─ Exchange ──▶ ending ──▶ completions ──▶ sink
+//! ```
+//!
+//! I1  Each job that was taken from the inbox is in exactly one place: a pool, an exchange, or the
+//!     list of completions that the end of the step reports.
+//! I2  A spoiled socket is closed before its slice's end is reported (F35).
+//! I3  The sink is called at the end of the step, when the core is consistent.
+
+mod link;
+mod peer;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+use slab::Slab;
+use te_metadata::HostPort;
+use te_segment::{SegmentId, SliceToken};
+use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
+
+use crate::config::TcpConfig;
+use crate::driver::Core;
+use crate::exchange::Bounds;
+use crate::inbox::{Command, Inbox};
+use crate::pool::Job;
+use crate::resolver::Resolver;
+use crate::stats::Counters;
+use crate::threads::Threads;
+use crate::timers::Timers;
+
+use link::Link;
+use peer::Peer;
+
+/// The poller's token of the waker; links count from 1.
+const WAKER: Token = Token(0);
+
+/// What the client side shares with the rest of the transport.
+pub(crate) struct ClientParts {
+    pub(crate) config: TcpConfig,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) sink: Arc<dyn CompletionSink>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) threads: Arc<Threads>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Due {
+    Link(usize),
+    Peer(usize),
+}
+
+/// See the module.
+pub(crate) struct Client {
+    poll: Poll,
+    events: Events,
+    parts: ClientParts,
+    bounds: Bounds,
+    resolver: Resolver,
+    peers: Slab<Peer>,
+    by_address: HashMap<HostPort, usize>,
+    links: Slab<Link>,
+    timers: Timers<Due>,
+    /// Links to look at in this step.
+    eager: VecDeque<usize>,
+    /// Peers whose pool may have orders.
+    stirred: VecDeque<usize>,
+    completions: Vec<Completion>,
+    room: Vec<SegmentId>,
+    /// Slices that were ended with [`FaultClass::Closed`].
+    closed: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        parts: ClientParts,
+        closed: Arc<std::sync::atomic::AtomicU64>,
+    ) -> io::Result<(Self, Arc<mio::Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
+        let threads = Arc::clone(&parts.threads);
+        let resolver = Resolver::new(Arc::clone(&parts.inbox), Arc::clone(&waker), threads);
+        let bounds = Bounds {
+            chunk: parts.config.io_chunk,
+            status_timeout: parts.config.status_timeout,
+            progress_timeout: parts.config.progress_timeout,
+        };
+        let client = Self {
+            poll,
+            events: Events::with_capacity(256),
+            parts,
+            bounds,
+            resolver,
+            peers: Slab::new(),
+            by_address: HashMap::new(),
+            links: Slab::new(),
+            timers: Timers::new(),
+            eager: VecDeque::new(),
+            stirred: VecDeque::new(),
+            completions: Vec::new(),
+            room: Vec::new(),
+            closed,
+        };
+        Ok((client, waker))
+    }
+
+    fn take_events(&mut self) {
+        let ready = self.events.iter().filter(|event| event.token() != WAKER);
+        for event in ready {
+            let index = event.token().0 - 1;
+            let Some(link) = self.links.get_mut(index) else { continue };
+            let broken = event.is_error() || event.is_read_closed() || event.is_write_closed();
+            link.ready.readable |= event.is_readable() || broken;
+            link.ready.writable |= event.is_writable() || broken;
+            if !std::mem::replace(&mut link.queued, true) {
+                self.eager.push_back(index);
+            }
+        }
+        self.events.clear();
+    }
+
+    fn take_commands(&mut self, now: Instant) {
+        for command in self.parts.inbox.take() {
+            match command {
+                Command::Submit(address, jobs) => self.on_submit(address, jobs),
+                Command::Unreachable(jobs) => {
+                    let cause = "the peer published no tcp data port";
+                    let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+                    self.fail(jobs, &fault);
+                }
+                Command::Cancel(tokens) => self.on_cancel(&tokens.into_iter().collect()),
+                Command::Resolved(address, found) => self.on_resolved(now, &address, found),
+                Command::Room(address) => self.tell_room(&address, 0),
+            }
+        }
+    }
+
+    fn on_submit(&mut self, address: HostPort, jobs: Vec<Job>) {
+        let index = match self.by_address.get(&address) {
+            Some(index) => *index,
+            None => {
+                let index = self.peers.insert(Peer::new(address.clone(), &self.parts.config));
+                self.by_address.insert(address, index);
+                index
+            }
+        };
+        for job in jobs {
+            self.peers[index].pool.push(job);
+        }
+        self.stir(index);
+    }
+
+    fn on_cancel(&mut self, tokens: &HashSet<SliceToken>) {
+        let fault = SliceFault::new(FaultClass::Cancelled, Phase::Queue, "called back");
+        let indices: Vec<_> = self.peers.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let jobs = self.peers[index].pool.cancel(tokens);
+            self.fail_waiting(index, jobs, &fault);
+        }
+        let hit: Vec<_> = self.links.iter().filter(|(_, link)| link.carries(tokens)).collect();
+        let hit: Vec<_> = hit.into_iter().map(|(index, _)| index).collect();
+        for index in hit {
+            self.links[index].abort(FaultClass::Cancelled, "called back");
+            self.settle(index);
+        }
+    }
+
+    fn take_timers(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Due::Link(index) => self.on_link_due(now, index),
+                Due::Peer(index) => self.on_peer_due(now, index),
+            }
+        }
+    }
+
+    fn on_link_due(&mut self, now: Instant, index: usize) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        if link.handle_timeout(now) {
+            self.parts.counters.timeouts.one();
+        }
+        self.settle(index);
+        self.arm_link(index);
+    }
+
+    fn arm_link(&mut self, index: usize) {
+        if let Some(at) = self.links.get(index).and_then(Link::deadline) {
+            self.timers.arm(Due::Link(index), at);
+        }
+    }
+
+    fn turn_links(&mut self, now: Instant) {
+        for _ in 0..self.eager.len() {
+            let Some(index) = self.eager.pop_front() else { return };
+            if let Some(link) = self.links.get_mut(index) {
+                link.queued = false;
+                self.turn_link(now, index);
+            }
+        }
+    }
+
+    fn stir(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.peers[index].stirred, true) {
+            self.stirred.push_back(index);
+        }
+    }
+
+    /// Ends jobs that were still waiting in a pool.
+    fn fail_waiting(&mut self, peer: usize, jobs: Vec<Job>, fault: &SliceFault) {
+        self.peers[peer].count_out(&jobs);
+        if !jobs.is_empty() {
+            self.stir(peer);
+        }
+        self.fail(jobs, fault);
+    }
+
+    fn fail(&mut self, jobs: Vec<Job>, fault: &SliceFault) {
+        for job in jobs {
+            let remote = job.remote_so_far();
+            let token = job.slice.token;
+            drop(job);
+            self.complete(token, Err(fault.clone()), remote);
+        }
+    }
+
+    fn complete(&mut self, token: SliceToken, result: Result<(), SliceFault>, remote: RemoteSide) {
+        if result.as_ref().is_err_and(|fault| fault.class == FaultClass::Refused) {
+            self.parts.counters.refused.one();
+        }
+        self.completions.push(Completion { token, result, remote });
+    }
+
+    fn tell_room(&mut self, address: &HostPort, left: usize) {
+        self.room.extend(self.parts.inbox.on_left_queue(address, left));
+    }
+
+    fn report(&mut self) -> u64 {
+        let reported = self.completions.len() as u64;
+        for completion in std::mem::take(&mut self.completions) {
+            self.parts.sink.complete(completion);
+        }
+        for segment in std::mem::take(&mut self.room) {
+            self.parts.sink.room(segment);
+        }
+        reported
+    }
+}
+
+impl Core for Client {
+    fn step(&mut self, now: Instant) -> u64 {
+        self.take_events();
+        self.take_commands(now);
+        self.take_timers(now);
+        self.turn_links(now);
+        while let Some(index) = self.stirred.pop_front() {
+            self.run_pool(now, index);
+        }
+        self.report()
+    }
+
+    fn is_eager(&self) -> bool {
+        !self.eager.is_empty() || self.parts.inbox.is_filled()
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.events, timeout)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "the poller failed");
+        }
+    }
+
+    fn finish(&mut self) {
+        let fault = SliceFault::new(FaultClass::Closed, Phase::Queue, "the transport is closing");
+        let before = self.completions.len();
+        for index in 0..self.links.capacity() {
+            if self.links.contains(index) {
+                self.links[index].abort(FaultClass::Closed, "the transport is closing");
+                self.settle(index);
+            }
+        }
+        let mut jobs: Vec<_> = self.peers.iter_mut().flat_map(|(_, p)| p.pool.drain()).collect();
+        for command in self.parts.inbox.close() {
+            if let Command::Submit(_, more) | Command::Unreachable(more) = command {
+                jobs.extend(more);
+            }
+        }
+        self.fail(jobs, &fault);
+        let settled = (self.completions.len() - before) as u64;
+        self.closed.fetch_add(settled, std::sync::atomic::Ordering::Relaxed);
+        self.peers.clear();
+        self.links.clear();
+        self.room.clear();
+        self.report();
+    }
+}

@@ -1,0 +1,178 @@
+//! One connection of ours to a peer, and the exchange on it.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use te_metadata::sabotage;
+use te_segment::{Opcode, SliceToken};
+use te_transport::{FaultClass, Phase, SliceFault};
+
+use crate::exchange::{Ending, Exchange, Fate};
+use crate::io as sys;
+use crate::io::Waiting;
+use crate::pump::{Ready, Stopped, pump};
+
+/// Bytes moved on one link before the others have their turn.
+const TURN: usize = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer: usize,
+    pub(super) lane: usize,
+    pub(super) address: SocketAddr,
+    pub(super) stream: TcpStream,
+    pub(super) ready: Ready,
+    /// Whether it is in the list of links to look at.
+    pub(super) queued: bool,
+    pub(super) connecting: bool,
+    pub(super) exchange: Option<Exchange>,
+    /// Requests that ended well on this connection.
+    served: u64,
+    /// Bytes sent for them, counted as the kernel counts acknowledged ones.
+    sent_before: u64,
+}
+
+impl Link {
+    pub(super) fn new(peer: usize, lane: usize, address: SocketAddr, stream: TcpStream) -> Self {
+        Self {
+            peer,
+            lane,
+            address,
+            stream,
+            ready: Ready::default(),
+            queued: false,
+            connecting: true,
+            exchange: None,
+            served: 0,
+            sent_before: 0,
+        }
+    }
+
+    /// The connection stands.
+    pub(super) fn on_connected(&mut self) {
+        self.connecting = false;
+        self.ready = Ready { readable: false, writable: true };
+        self.sent_before = sys::bytes_acked(self.stream.as_fd()).unwrap_or(0);
+    }
+
+    /// Whether the attempt to connect has an outcome, and which.
+    pub(super) fn connect_outcome(&self) -> Option<io::Result<()>> {
+        match self.stream.take_error() {
+            Ok(Some(error)) | Err(error) => return Some(Err(error)),
+            Ok(None) => {}
+        }
+        match (self.stream.peer_addr(), self.stream.local_addr()) {
+            // A port that nobody listens on can connect to itself when both ends happen to match.
+            (Ok(peer), Ok(local)) if peer == local => {
+                Some(Err(io::Error::from(io::ErrorKind::ConnectionRefused)))
+            }
+            (Ok(_), _) => Some(Ok(())),
+            (Err(error), _) if error.kind() == io::ErrorKind::NotConnected => None,
+            (Err(error), _) => Some(Err(error)),
+        }
+    }
+
+    /// Whether a kept connection died while nobody used it (peer fault 11).
+    pub(super) fn is_stale(&mut self) -> bool {
+        self.ready.readable = false;
+        sys::peek(self.stream.as_fd()) == Waiting::Unusable
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.served > 0
+    }
+
+    pub(super) fn carries(&self, tokens: &HashSet<SliceToken>) -> bool {
+        self.exchange.as_ref().is_some_and(|e| tokens.contains(&e.job().slice.token))
+    }
+
+    pub(super) fn abort(&mut self, class: FaultClass, cause: &str) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.abort(class, cause);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.exchange.as_ref()?.deadline()
+    }
+
+    /// Whether the exchange has ended by this.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let acked = self.acked();
+        let Some(exchange) = &mut self.exchange else { return false };
+        exchange.handle_timeout(now, acked);
+        exchange.fate().is_some()
+    }
+
+    /// Moves bytes; whether it should have another turn soon.
+    pub(super) fn turn(&mut self, now: Instant) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        pump(exchange, &self.stream, &mut self.ready, now, TURN) == Stopped::TurnOver
+    }
+
+    /// Whether the job goes again on a fresh connection: it was on a kept one that died, and
+    /// either it is a read or the kernel says that the peer took no byte of it.
+    pub(super) fn may_go_again(&self, ending: &Ending) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let job = exchange.job();
+        let harmless = job.slice.op == Opcode::Read || self.acked() == Some(0);
+        ending.lost
+            && self.is_kept()
+            && !job.retried
+            && harmless
+            && !sabotage::is_off("stale-retry")
+    }
+
+    /// The exchange ended well for the connection.
+    pub(super) fn keep(&mut self, exchange: &Exchange) {
+        self.served += 1;
+        self.sent_before += exchange.sent();
+    }
+
+    /// Sets what closing the socket does to bytes the kernel still has.
+    pub(super) fn before_close(&self, fate: Fate) {
+        if fate == Fate::Reset {
+            // Where this fails the connection is gone anyway.
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    /// Bytes of the present request that the peer's kernel took.
+    fn acked(&self) -> Option<u64> {
+        Some(sys::bytes_acked(self.stream.as_fd())?.saturating_sub(self.sent_before))
+    }
+}
+
+/// Begins to connect.
+pub(super) fn begin_connect(
+    address: SocketAddr,
+    socket_buffer: Option<usize>,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(bytes) = socket_buffer {
+        socket.set_send_buffer_size(bytes)?;
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(TcpStream::from_std(socket.into())),
+    }
+}
+
+/// What a failed attempt means: a shortage on this host is not the peer's death (FB01).
+pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFault {
+    let (class, cause) = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => (FaultClass::Rail, "no file descriptor is free"),
+        Some(libc::EADDRNOTAVAIL) => (FaultClass::Rail, "no local port is free"),
+        Some(libc::ENOBUFS | libc::ENOMEM) => (FaultClass::Rail, "no memory for a socket"),
+        _ => (FaultClass::Peer, "cannot connect"),
+    };
+    SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
+}

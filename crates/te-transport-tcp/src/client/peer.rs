@@ -1,0 +1,332 @@
+//! What the client does for one peer: connecting, starting, ending.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use mio::{Interest, Token};
+use te_metadata::HostPort;
+use te_transport::{FaultClass, Phase, SliceFault};
+
+use crate::client::link::{Link, begin_connect, connect_fault};
+use crate::client::{Client, Due};
+use crate::config::TcpConfig;
+use crate::exchange::{Exchange, Fate};
+use crate::pool::{Job, Order, Pool};
+
+/// A peer's data port.
+pub(super) struct Peer {
+    address: HostPort,
+    pub(super) pool: Pool,
+    /// The link of each lane.
+    links: Vec<Option<usize>>,
+    /// Where the name leads, the address that worked last first; empty when not looked up.
+    found: Vec<SocketAddr>,
+    attempt: Option<Attempt>,
+    /// Jobs that left the queue since the inbox was told.
+    left: usize,
+    pub(super) stirred: bool,
+}
+
+/// One lane being opened.
+struct Attempt {
+    lane: usize,
+    until: Instant,
+    left: VecDeque<SocketAddr>,
+    fault: Option<SliceFault>,
+}
+
+impl Peer {
+    pub(super) fn new(address: HostPort, config: &TcpConfig) -> Self {
+        Self {
+            address,
+            pool: Pool::new(config),
+            links: vec![None; config.lanes_per_peer],
+            found: Vec::new(),
+            attempt: None,
+            left: 0,
+            stirred: false,
+        }
+    }
+
+    /// These jobs wait no more. One that goes again was counted before.
+    pub(super) fn count_out(&mut self, jobs: &[Job]) {
+        self.left += jobs.iter().filter(|job| !job.retried).count();
+    }
+
+    fn is_literal(&self) -> bool {
+        self.address.ip().is_some()
+    }
+}
+
+impl Client {
+    /// Carries out what a pool wants until it wants nothing.
+    pub(super) fn run_pool(&mut self, now: Instant, index: usize) {
+        if !self.peers.contains(index) {
+            return;
+        }
+        self.peers[index].stirred = false;
+        while let Some(order) = self.peers[index].pool.poll(now) {
+            match order {
+                Order::Connect(lane) => self.open_lane(now, index, lane),
+                Order::Start(lane, job) => self.start(now, index, lane, job),
+                Order::Fail(jobs, fault) => self.fail_waiting(index, jobs, &fault),
+            }
+        }
+        let left = std::mem::take(&mut self.peers[index].left);
+        if left > 0 {
+            let address = self.peers[index].address.clone();
+            self.tell_room(&address, left);
+        }
+        self.arm_or_forget(now, index);
+    }
+
+    fn arm_or_forget(&mut self, now: Instant, index: usize) {
+        let peer = &self.peers[index];
+        if peer.pool.is_forgettable(now) {
+            let gone = self.peers.remove(index);
+            self.by_address.remove(&gone.address);
+            self.timers.forget(Due::Peer(index));
+            return;
+        }
+        let attempt = peer.attempt.as_ref().map(|attempt| attempt.until);
+        let closed = peer.attempt.is_none() && peer.links.iter().all(Option::is_none);
+        let look = closed.then(|| now + self.parts.config.max_pause);
+        if let Some(at) = [attempt, peer.pool.deadline(), look].into_iter().flatten().min() {
+            self.timers.arm(Due::Peer(index), at);
+        }
+    }
+
+    pub(super) fn on_peer_due(&mut self, now: Instant, index: usize) {
+        let Some(peer) = self.peers.get(index) else { return };
+        if peer.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
+            self.time_out_attempt(now, index);
+        }
+        self.stir(index);
+    }
+
+    fn time_out_attempt(&mut self, now: Instant, index: usize) {
+        let peer = &mut self.peers[index];
+        let Some(attempt) = &mut peer.attempt else { return };
+        attempt.left.clear();
+        let millis = self.parts.config.connect_timeout.as_millis();
+        let link = peer.links[attempt.lane];
+        let cause = match link {
+            Some(_) => format!("no connection within {millis} ms"),
+            None => format!("{} was not looked up within {millis} ms", peer.address),
+        };
+        let mut fault = SliceFault::new(FaultClass::Peer, Phase::Connect, cause);
+        if let Some(link) = link {
+            fault = fault.at(self.links[link].address);
+            self.close_link(link, Fate::Reset);
+        }
+        self.fail_attempt(now, index, fault);
+    }
+
+    fn open_lane(&mut self, now: Instant, index: usize, lane: usize) {
+        if let Some(idle) = self.peers[index].links[lane] {
+            self.close_link(idle, Fate::Close);
+        }
+        let until = now + self.parts.config.connect_timeout;
+        let peer = &mut self.peers[index];
+        let literal = peer.address.ip().map(|ip| SocketAddr::new(ip, peer.address.port_or(0)));
+        let left: VecDeque<_> = peer.found.iter().copied().chain(literal).collect();
+        let unknown = left.is_empty();
+        peer.attempt = Some(Attempt { lane, until, left, fault: None });
+        if unknown {
+            self.resolver.look_up(peer.address.clone());
+        } else {
+            self.try_next_address(now, index);
+        }
+    }
+
+    pub(super) fn on_resolved(
+        &mut self,
+        now: Instant,
+        address: &HostPort,
+        found: io::Result<Vec<SocketAddr>>,
+    ) {
+        self.resolver.on_resolved();
+        let Some(index) = self.by_address.get(address).copied() else { return };
+        let peer = &mut self.peers[index];
+        let waits = peer.attempt.as_ref().is_some_and(|a| peer.links[a.lane].is_none());
+        match found {
+            Ok(found) => {
+                peer.found.clone_from(&found);
+                if let Some(attempt) = peer.attempt.as_mut().filter(|_| waits) {
+                    attempt.left = found.into();
+                    self.try_next_address(now, index);
+                }
+            }
+            Err(error) if waits => {
+                let cause = format!("cannot look up {address}: {error}");
+                let fault = SliceFault::new(FaultClass::Peer, Phase::Connect, cause);
+                self.fail_attempt(now, index, fault);
+            }
+            Err(_) => {}
+        }
+        self.stir(index);
+    }
+
+    fn try_next_address(&mut self, now: Instant, index: usize) {
+        loop {
+            let peer = &mut self.peers[index];
+            let Some(attempt) = &mut peer.attempt else { return };
+            let Some(address) = attempt.left.pop_front() else {
+                let fault = attempt.fault.take().unwrap_or_else(|| {
+                    let cause = format!("{} has no address", peer.address);
+                    SliceFault::new(FaultClass::Peer, Phase::Connect, cause)
+                });
+                return self.fail_attempt(now, index, fault);
+            };
+            let lane = attempt.lane;
+            match self.begin(index, lane, address) {
+                Ok(link) => {
+                    self.peers[index].links[lane] = Some(link);
+                    return;
+                }
+                Err(error) => attempt_failed(&mut self.peers[index], address, &error),
+            }
+        }
+    }
+
+    fn begin(&mut self, peer: usize, lane: usize, address: SocketAddr) -> io::Result<usize> {
+        let mut stream = begin_connect(address, self.parts.config.socket_buffer)?;
+        let entry = self.links.vacant_entry();
+        let token = Token(entry.key() + 1);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, token, both)?;
+        let index = entry.key();
+        entry.insert(Link::new(peer, lane, address, stream));
+        Ok(index)
+    }
+
+    fn fail_attempt(&mut self, now: Instant, index: usize, fault: SliceFault) {
+        let peer = &mut self.peers[index];
+        let Some(attempt) = peer.attempt.take() else { return };
+        if !peer.is_literal() {
+            peer.found.clear();
+        }
+        self.parts.counters.connect_failures.one();
+        peer.pool.on_connect_failed(now, attempt.lane, fault);
+        self.stir(index);
+    }
+
+    fn start(&mut self, now: Instant, index: usize, lane: usize, job: Job) {
+        let Some(at) = self.peers[index].links[lane] else { return };
+        let link = &mut self.links[at];
+        if link.is_kept() && link.is_stale() {
+            self.close_link(at, Fate::Close);
+            let pool = &mut self.peers[index].pool;
+            pool.on_idle_lost(lane);
+            pool.push_again(job);
+            return;
+        }
+        let address = link.address;
+        self.peers[index].count_out(std::slice::from_ref(&job));
+        self.links[at].exchange = Some(Exchange::new(now, job, address, self.bounds));
+        self.run_link(now, at);
+        self.arm_link(at);
+    }
+
+    /// Looks at a link that has events or another turn.
+    pub(super) fn turn_link(&mut self, now: Instant, index: usize) {
+        let link = &mut self.links[index];
+        if link.connecting {
+            return self.on_connecting(now, index);
+        }
+        if link.exchange.is_some() {
+            return self.run_link(now, index);
+        }
+        if link.ready.readable && link.is_stale() {
+            let (peer, lane) = (link.peer, link.lane);
+            self.close_link(index, Fate::Close);
+            self.peers[peer].pool.on_idle_lost(lane);
+            self.stir(peer);
+        }
+    }
+
+    fn on_connecting(&mut self, now: Instant, index: usize) {
+        let link = &mut self.links[index];
+        let (peer, lane, address) = (link.peer, link.lane, link.address);
+        match link.connect_outcome() {
+            None => {}
+            Some(Ok(())) => {
+                link.on_connected();
+                let peer = &mut self.peers[peer];
+                peer.attempt = None;
+                peer.found.sort_by_key(|found| *found != address);
+                peer.pool.on_connected(lane);
+                self.parts.counters.connects.one();
+            }
+            Some(Err(error)) => {
+                self.close_link(index, Fate::Close);
+                attempt_failed(&mut self.peers[peer], address, &error);
+                self.try_next_address(now, peer);
+            }
+        }
+        self.stir(peer);
+    }
+
+    fn run_link(&mut self, now: Instant, index: usize) {
+        let link = &mut self.links[index];
+        if link.turn(now) && !std::mem::replace(&mut link.queued, true) {
+            self.eager.push_back(index);
+        }
+        self.settle(index);
+    }
+
+    /// Reports an exchange that has ended, and decides about its connection.
+    pub(super) fn settle(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        let Some(exchange) = &mut link.exchange else { return };
+        let (ending, fate) = (exchange.take_ending(), exchange.fate());
+        let again = ending.as_ref().is_some_and(|ending| link.may_go_again(ending));
+        let token = link.exchange.as_ref().map(|e| e.job().slice.token);
+        if let Some(fate) = fate {
+            self.release(index, fate, again);
+        }
+        if let (Some(ending), Some(token), false) = (ending, token, again) {
+            self.complete(token, ending.result, ending.remote);
+        }
+    }
+
+    fn release(&mut self, index: usize, fate: Fate, again: bool) {
+        let link = &mut self.links[index];
+        let (peer, lane) = (link.peer, link.lane);
+        let Some(exchange) = link.exchange.take() else { return };
+        self.count_bytes(&exchange);
+        if fate == Fate::Keep {
+            self.links[index].keep(&exchange);
+        } else {
+            self.close_link(index, fate);
+        }
+        let pool = &mut self.peers[peer].pool;
+        pool.on_finished(lane, fate == Fate::Keep);
+        if again {
+            self.parts.counters.stale_retries.one();
+            pool.push_again(Job { retried: true, ..exchange.into_job() });
+        }
+        self.stir(peer);
+    }
+
+    fn count_bytes(&self, exchange: &Exchange) {
+        let (read, written) = exchange.payload_moved();
+        self.parts.counters.bytes_read.add(read);
+        self.parts.counters.bytes_written.add(written);
+    }
+
+    fn close_link(&mut self, index: usize, fate: Fate) {
+        let link = self.links.remove(index);
+        link.before_close(fate);
+        self.timers.forget(Due::Link(index));
+        self.peers[link.peer].links[link.lane] = None;
+    }
+}
+
+fn attempt_failed(peer: &mut Peer, address: SocketAddr, error: &io::Error) {
+    if let Some(attempt) = &mut peer.attempt {
+        attempt.fault = Some(connect_fault(address, error));
+    }
+}

@@ -1,0 +1,142 @@
+//! Socket calls on registered memory: the only unsafe file of this crate.
+//!
+//! Bytes go straight between the socket and a range of registered memory, without a Rust slice of
+//! that memory (a peer or the owner may change it at any time). Where the owner unmapped it the
+//! kernel answers `EFAULT`. No call blocks and none raises `SIGPIPE`.
+//!
+//! I1  A range is borrowed for the whole call, so its region is alive while the kernel copies.
+#![allow(unsafe_code, reason = "socket calls on raw memory; docs/memory-safety.md")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use te_segment::LocalRange;
+
+/// Some bytes of a range.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    range: &'a LocalRange,
+    offset: u64,
+    len: usize,
+}
+
+impl<'a> Part<'a> {
+    /// From `offset` on, at most `max` bytes.
+    pub(crate) fn new(range: &'a LocalRange, offset: u64, max: usize) -> Self {
+        let left = usize::try_from(range.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        Self { range, offset, len: left.min(max) }
+    }
+
+    /// Whether it reaches the end of its range.
+    pub(crate) fn is_last(&self) -> bool {
+        self.offset + self.len as u64 >= self.range.len()
+    }
+
+    fn vector(&self) -> libc::iovec {
+        let from = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let span = self.range.span().after(from).first(self.len);
+        libc::iovec { iov_base: span.ptr().cast(), iov_len: span.len() }
+    }
+}
+
+/// What goes out in one call: a frame, then payload, then a frame behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) payload: Option<Part<'a>>,
+    pub(crate) tail: &'a [u8],
+}
+
+/// Sends as much as the socket takes.
+pub(crate) fn send(socket: BorrowedFd<'_>, out: &Outgoing<'_>) -> io::Result<usize> {
+    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let frame = |bytes: &[u8]| libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut vectors = [frame(out.head), out.payload.map_or(empty, |p| p.vector()), frame(out.tail)];
+    // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len() as _;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: `message` points at three vectors on this stack; each names borrowed bytes or a part
+    // of a region that `out` borrows (I1). The kernel only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+    count(sent)
+}
+
+/// Receives into a part of a range. 0 is the end of the stream.
+pub(crate) fn recv_into(socket: BorrowedFd<'_>, part: Part<'_>) -> io::Result<usize> {
+    let vector = part.vector();
+    // SAFETY: the vector names a part of a region that `part` borrows (I1). No Rust reference to
+    // these bytes exists anywhere, by the promise that made the region.
+    let got = unsafe {
+        libc::recv(socket.as_raw_fd(), vector.iov_base, vector.iov_len, libc::MSG_DONTWAIT)
+    };
+    count(got)
+}
+
+/// Receives into our own bytes. 0 is the end of the stream.
+pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are those of an exclusive slice.
+    let got = unsafe {
+        libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+    };
+    count(got)
+}
+
+/// Receives and drops up to `max` bytes without copying them (tcp(7), `MSG_TRUNC`).
+pub(crate) fn discard(socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so null is allowed.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), max, flags) };
+    count(got)
+}
+
+/// What waits on a connection that should be silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Nothing; the connection is usable as far as the kernel knows.
+    Nothing,
+    /// The end of the stream, an error, or bytes nobody asked for.
+    Unusable,
+}
+
+/// Looks without taking anything.
+pub(crate) fn peek(socket: BorrowedFd<'_>) -> Waiting {
+    let mut byte = 0u8;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the buffer is one byte on this stack.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+    match count(got) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Waiting::Nothing,
+        _ => Waiting::Unusable,
+    }
+}
+
+/// How many bytes the peer's kernel acknowledged so far on this connection, where the kernel
+/// tells it. It counts the connection request as a byte; only differences mean something.
+pub(crate) fn bytes_acked(socket: BorrowedFd<'_>) -> Option<u64> {
+    /// Where `tcpi_bytes_acked` lies in the kernel's `struct tcp_info` (since Linux 4.1).
+    const OFFSET: usize = 120;
+    let mut info = [0u8; OFFSET + 8];
+    let mut len = libc::socklen_t::try_from(info.len()).ok()?;
+    // SAFETY: the kernel writes at most `len` bytes into `info` and the true number into `len`.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let whole = done == 0 && usize::try_from(len).is_ok_and(|n| n >= info.len());
+    let field: [u8; 8] = info[OFFSET..].try_into().ok()?;
+    whole.then(|| u64::from_ne_bytes(field))
+}
+
+fn count(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

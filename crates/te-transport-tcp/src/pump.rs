@@ -1,0 +1,152 @@
+//! Moves bytes between a machine and its socket until neither side can go on.
+//!
+//! The readiness that the poller reports is edge-triggered, so a side counts as ready until a call
+//! answers "would block". A short transfer does not count as that: behind it may be an `EFAULT`,
+//! for which no further edge ever comes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use crate::io as sys;
+use crate::io::{Outgoing, Part};
+
+/// What a machine wants to receive next.
+#[derive(Debug)]
+pub(crate) enum Incoming<'a> {
+    /// At most this many bytes, up to [`MAX_FRAME`], for itself.
+    Frame(usize),
+    /// Payload, straight into registered memory.
+    Payload(Part<'a>),
+    /// At most this many bytes, of no interest.
+    Discard(usize),
+}
+
+/// The most that [`Incoming::Frame`] may ask for.
+pub(crate) const MAX_FRAME: usize = 24;
+
+/// Which direction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Send,
+    Receive,
+}
+
+/// One end of a connection, without the socket.
+pub(crate) trait Machine {
+    /// What to send now.
+    fn outgoing(&mut self) -> Option<Outgoing<'_>>;
+    /// What to receive now.
+    fn incoming(&mut self) -> Option<Incoming<'_>>;
+    /// `n` bytes of the last [`Machine::outgoing`] were sent.
+    fn on_sent(&mut self, now: Instant, n: usize);
+    /// These bytes came for [`Incoming::Frame`].
+    fn on_frame(&mut self, now: Instant, bytes: &[u8]);
+    /// `n` bytes came for [`Incoming::Payload`] or [`Incoming::Discard`].
+    fn on_received(&mut self, now: Instant, n: usize);
+    /// The peer sends nothing more.
+    fn on_end(&mut self, now: Instant);
+    /// A call failed; `EFAULT` means that local memory is gone and the connection is well.
+    fn on_error(&mut self, now: Instant, side: Side, error: io::Error);
+    /// Whether there is nothing left to do here.
+    fn is_over(&self) -> bool;
+}
+
+/// Which calls may be worth a try.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ready {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// Why [`pump`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// The socket gives and takes nothing now, or the machine wants nothing.
+    Blocked,
+    /// The turn is used up; others first, then again.
+    TurnOver,
+    /// The machine is over.
+    Over,
+}
+
+/// Runs a machine for at most `budget` bytes.
+pub(crate) fn pump(
+    machine: &mut impl Machine,
+    socket: &impl AsFd,
+    ready: &mut Ready,
+    now: Instant,
+    budget: usize,
+) -> Stopped {
+    let mut left = budget;
+    loop {
+        let sent = send_once(machine, socket.as_fd(), ready, now);
+        let received = receive_once(machine, socket.as_fd(), ready, now);
+        if machine.is_over() {
+            return Stopped::Over;
+        }
+        if sent.is_none() && received.is_none() {
+            return Stopped::Blocked;
+        }
+        left = left.saturating_sub(sent.unwrap_or(0) + received.unwrap_or(0));
+        if left == 0 {
+            return Stopped::TurnOver;
+        }
+    }
+}
+
+/// Gives the bytes moved, or `None` where no call is worth a try.
+fn send_once(
+    machine: &mut impl Machine,
+    socket: BorrowedFd<'_>,
+    ready: &mut Ready,
+    now: Instant,
+) -> Option<usize> {
+    if !ready.writable || machine.is_over() {
+        return None;
+    }
+    let outgoing = machine.outgoing()?;
+    match sys::send(socket, &outgoing) {
+        Ok(n) => {
+            machine.on_sent(now, n);
+            return Some(n);
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.writable = false,
+        Err(error) => {
+            // The peer may have said why before it closed.
+            ready.readable = true;
+            machine.on_error(now, Side::Send, error);
+        }
+    }
+    Some(0)
+}
+
+fn receive_once(
+    machine: &mut impl Machine,
+    socket: BorrowedFd<'_>,
+    ready: &mut Ready,
+    now: Instant,
+) -> Option<usize> {
+    if !ready.readable || machine.is_over() {
+        return None;
+    }
+    let mut frame = [0; MAX_FRAME];
+    let (wanted, outcome) = match machine.incoming()? {
+        Incoming::Frame(n) => (Some(n), sys::recv(socket, &mut frame[..n.min(MAX_FRAME)])),
+        Incoming::Payload(part) => (None, sys::recv_into(socket, part)),
+        Incoming::Discard(n) => (None, sys::discard(socket, n)),
+    };
+    match outcome {
+        Ok(0) => machine.on_end(now),
+        Ok(n) if wanted.is_some() => machine.on_frame(now, &frame[..n]),
+        Ok(n) => {
+            machine.on_received(now, n);
+            return Some(n);
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.readable = false,
+        Err(error) => machine.on_error(now, Side::Receive, error),
+    }
+    Some(0)
+}

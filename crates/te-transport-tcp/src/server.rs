@@ -1,0 +1,335 @@
+//! The target's side: a listener and the connections of peers, moved by one driver.
+//!
+//! I1  Never more connections than allowed, all together and from one address. For one more, the
+//!     longest idle one makes room; where none is idle, the new one is closed.
+//! I2  A shortage of file descriptors pauses accepting for a moment; it never loops.
+//! I3  An address that is an IPv4 one in IPv6 clothes counts as the IPv4 one.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use parking_lot::Mutex;
+use slab::Slab;
+use socket2::SockRef;
+use te_segment::BufferId;
+
+use crate::config::TcpConfig;
+use crate::connection::{Connection, Service};
+use crate::driver::Core;
+use crate::pump::{Ready, Stopped, pump};
+use crate::timers::Timers;
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+/// The token of the first connection.
+const FIRST: usize = 2;
+/// Bytes moved on one connection before the others have their turn.
+const TURN: usize = 4 << 20;
+/// Connections accepted in one step.
+const ACCEPTS: usize = 64;
+/// How long accepting rests when the host has no file descriptor or memory for one more.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Buffers that are closing, on their way to the server driver.
+#[derive(Debug, Default)]
+pub(crate) struct Revocations {
+    list: Mutex<Vec<BufferId>>,
+    filled: AtomicBool,
+}
+
+impl Revocations {
+    pub(crate) fn push(&self, buffer: BufferId) {
+        self.list.lock().push(buffer);
+        // Pairs with the load in `is_filled`; the driver looks after it said that it sleeps.
+        self.filled.store(true, Ordering::SeqCst);
+    }
+
+    fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::SeqCst)
+    }
+
+    fn take(&self) -> Vec<BufferId> {
+        if !self.is_filled() {
+            return Vec::new();
+        }
+        self.filled.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *self.list.lock())
+    }
+}
+
+struct Inbound {
+    stream: TcpStream,
+    address: IpAddr,
+    machine: Connection,
+    ready: Ready,
+    queued: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Due {
+    Accept,
+    Connection(usize),
+}
+
+/// See the module.
+pub(crate) struct Server {
+    poll: Poll,
+    events: Events,
+    listener: TcpListener,
+    service: Arc<Service>,
+    revocations: Arc<Revocations>,
+    config: TcpConfig,
+    connections: Slab<Inbound>,
+    per_address: HashMap<IpAddr, usize>,
+    timers: Timers<Due>,
+    eager: VecDeque<usize>,
+    /// Whether connections may wait to be accepted.
+    acceptable: bool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        listener: std::net::TcpListener,
+        service: Arc<Service>,
+        revocations: Arc<Revocations>,
+        config: TcpConfig,
+    ) -> io::Result<(Self, Arc<mio::Waker>)> {
+        listener.set_nonblocking(true)?;
+        if let Some(bytes) = config.socket_buffer {
+            // Accepted sockets inherit it, and the window is agreed on before accept returns.
+            SockRef::from(&listener).set_recv_buffer_size(bytes)?;
+        }
+        let mut listener = TcpListener::from_std(listener);
+        let poll = Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let server = Self {
+            poll,
+            events: Events::with_capacity(1024),
+            listener,
+            service,
+            revocations,
+            config,
+            connections: Slab::new(),
+            per_address: HashMap::new(),
+            timers: Timers::new(),
+            eager: VecDeque::new(),
+            acceptable: false,
+        };
+        Ok((server, waker))
+    }
+
+    fn take_events(&mut self) {
+        for event in &self.events {
+            let index = match event.token() {
+                WAKER => continue,
+                LISTENER => {
+                    self.acceptable = true;
+                    continue;
+                }
+                Token(token) => token - FIRST,
+            };
+            let Some(inbound) = self.connections.get_mut(index) else { continue };
+            let broken = event.is_error() || event.is_read_closed() || event.is_write_closed();
+            inbound.ready.readable |= event.is_readable() || broken;
+            inbound.ready.writable |= event.is_writable() || broken;
+            if !std::mem::replace(&mut inbound.queued, true) {
+                self.eager.push_back(index);
+            }
+        }
+        self.events.clear();
+    }
+
+    fn take_revocations(&mut self) {
+        for buffer in self.revocations.take() {
+            let holders = self.connections.iter().filter(|(_, c)| c.machine.holds(buffer));
+            let holders: Vec<_> = holders.map(|(index, _)| index).collect();
+            for index in holders {
+                self.connections[index].machine.revoke(buffer);
+                self.close(index);
+            }
+        }
+    }
+
+    fn take_timers(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Due::Accept => self.acceptable = true,
+                Due::Connection(index) => self.on_due(now, index),
+            }
+        }
+    }
+
+    fn on_due(&mut self, now: Instant, index: usize) {
+        let Some(inbound) = self.connections.get_mut(index) else { return };
+        inbound.machine.handle_timeout(now);
+        if inbound.machine.deadline().is_some() {
+            self.arm(index);
+        } else if inbound.machine.idle_since().is_none() {
+            self.close(index);
+        }
+    }
+
+    fn arm(&mut self, index: usize) {
+        if let Some(at) = self.connections[index].machine.deadline() {
+            self.timers.arm(Due::Connection(index), at);
+        }
+    }
+
+    fn turn_connections(&mut self, now: Instant) {
+        for _ in 0..self.eager.len() {
+            let Some(index) = self.eager.pop_front() else { return };
+            if let Some(inbound) = self.connections.get_mut(index) {
+                inbound.queued = false;
+                self.turn(now, index);
+            }
+        }
+    }
+
+    fn turn(&mut self, now: Instant, index: usize) {
+        let inbound = &mut self.connections[index];
+        let Inbound { machine, stream, ready, .. } = inbound;
+        let stopped = pump(machine, stream, ready, now, TURN);
+        if machine.take_half_close() {
+            // Where this fails the peer is gone, which the next receive tells.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+        match stopped {
+            Stopped::Over => self.close(index),
+            Stopped::Blocked => self.arm(index),
+            Stopped::TurnOver => {
+                inbound.queued = true;
+                self.eager.push_back(index);
+                self.arm(index);
+            }
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        let inbound = self.connections.remove(index);
+        self.timers.forget(Due::Connection(index));
+        if let Some(n) = self.per_address.get_mut(&inbound.address) {
+            *n -= 1;
+            if *n == 0 {
+                self.per_address.remove(&inbound.address);
+            }
+        }
+        self.count_open();
+    }
+
+    fn count_open(&self) {
+        self.service.counters.inbound_open.set(self.connections.len() as u64);
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS {
+            if !self.acceptable {
+                return;
+            }
+            match self.listener.accept() {
+                Ok((stream, address)) => self.on_accepted(now, stream, address),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
+                Err(error) if is_shortage(&error) => {
+                    tracing::warn!(%error, "cannot accept; resting");
+                    self.shed(None);
+                    self.acceptable = false;
+                    self.timers.arm(Due::Accept, now + ACCEPT_PAUSE);
+                }
+                // A connection that was reset while it waited; the next one may be well.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, now: Instant, stream: TcpStream, address: SocketAddr) {
+        let address = address.ip().to_canonical();
+        if !self.has_room(address) {
+            self.service.counters.inbound_shed.one();
+            return;
+        }
+        if let Err(error) = self.admit(now, stream, address) {
+            tracing::debug!(%error, %address, "a connection broke while it was accepted");
+        }
+    }
+
+    fn has_room(&mut self, address: IpAddr) -> bool {
+        let from_it = self.per_address.get(&address).copied().unwrap_or(0);
+        if from_it >= self.config.max_inbound_per_address {
+            return self.shed(Some(address));
+        }
+        self.connections.len() < self.config.max_inbound || self.shed(None)
+    }
+
+    /// Closes the longest idle connection, of one address or of all; whether there was one.
+    fn shed(&mut self, address: Option<IpAddr>) -> bool {
+        let fitting =
+            self.connections.iter().filter(|(_, c)| address.is_none_or(|a| a == c.address));
+        let idle = fitting.filter_map(|(index, c)| Some((c.machine.idle_since()?, index)));
+        let Some((_, index)) = idle.min() else { return false };
+        self.service.counters.inbound_shed.one();
+        self.close(index);
+        true
+    }
+
+    fn admit(&mut self, now: Instant, mut stream: TcpStream, address: IpAddr) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        if let Some(bytes) = self.config.socket_buffer {
+            SockRef::from(&stream).set_send_buffer_size(bytes)?;
+        }
+        let entry = self.connections.vacant_entry();
+        let token = Token(entry.key() + FIRST);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, token, both)?;
+        let machine = Connection::new(now, Arc::clone(&self.service));
+        let ready = Ready { readable: true, writable: true };
+        self.eager.push_back(entry.key());
+        entry.insert(Inbound { stream, address, machine, ready, queued: true });
+        *self.per_address.entry(address).or_default() += 1;
+        self.count_open();
+        Ok(())
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|number| shortages.contains(&number))
+}
+
+impl Core for Server {
+    fn step(&mut self, now: Instant) -> u64 {
+        self.take_events();
+        self.take_revocations();
+        self.take_timers(now);
+        self.accept(now);
+        self.turn_connections(now);
+        0
+    }
+
+    fn is_eager(&self) -> bool {
+        self.acceptable || !self.eager.is_empty() || self.revocations.is_filled()
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.events, timeout)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "the poller failed");
+        }
+    }
+
+    fn finish(&mut self) {
+        self.connections.clear();
+        self.per_address.clear();
+        self.count_open();
+    }
+}

@@ -1,0 +1,101 @@
+//! Counters of one transport: written by its drivers, read by anybody.
+//!
+//! Each counter stands alone; relaxed ordering is enough because nothing is concluded from two of
+//! them together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the transport did since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpStats {
+    /// Connections that this side opened.
+    pub connects: u64,
+    /// Attempts to open one that failed.
+    pub connect_failures: u64,
+    /// Requests that went to a fresh connection because the kept one had died.
+    pub stale_retries: u64,
+    /// Requests of ours that the peer refused.
+    pub refused: u64,
+    /// Requests of ours that ended because nothing moved in time.
+    pub timeouts: u64,
+    /// Payload bytes that this side read from peers.
+    pub bytes_read: u64,
+    /// Payload bytes that this side wrote to peers.
+    pub bytes_written: u64,
+    /// Requests of peers that were served whole.
+    pub served: u64,
+    /// Requests of peers that were refused: not registered here, or not with this right.
+    pub refusals: u64,
+    /// Connections closed because of an unknown opcode.
+    pub bad_opcodes: u64,
+    /// Connections of peers closed because nothing moved in time.
+    pub inbound_timeouts: u64,
+    /// Connections of peers closed because their buffer was unregistered.
+    pub revoked: u64,
+    /// Connections of peers turned away, or closed while idle, because there were too many.
+    pub inbound_shed: u64,
+    /// Connections of peers that are open now.
+    pub inbound_open: u64,
+    /// Payload bytes that peers wrote here.
+    pub bytes_in: u64,
+    /// Payload bytes that peers read here.
+    pub bytes_out: u64,
+}
+
+macro_rules! counters {
+    ($($name:ident),* $(,)?) => {
+        /// The live side of [`TcpStats`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> TcpStats {
+                TcpStats { $($name: self.$name.value(),)* }
+            }
+        }
+    };
+}
+
+counters!(
+    connects,
+    connect_failures,
+    stale_retries,
+    refused,
+    timeouts,
+    bytes_read,
+    bytes_written,
+    served,
+    refusals,
+    bad_opcodes,
+    inbound_timeouts,
+    revoked,
+    inbound_shed,
+    inbound_open,
+    bytes_in,
+    bytes_out,
+);
+
+/// A number that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

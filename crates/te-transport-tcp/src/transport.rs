@@ -1,0 +1,307 @@
+//! The transport as the engine sees it.
+
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use te_metadata::{BindError, HostPort, SegmentDescriptor, bind_listener};
+use te_segment::{LocalBuffer, RemoteSegment, SlicePolicy, SliceToken};
+use te_transport::{
+    Capabilities, CloseReport, Completion, CompletionSink, Driven, FaultClass, Phase, RemoteSide,
+    SliceFault, SliceSource, StartError, Transport, TransportContext, TransportRegisterError,
+};
+
+use crate::client::{Client, ClientParts};
+use crate::config::{TcpConfig, TcpConfigError};
+use crate::connection::Service;
+use crate::driver::{Driver, is_in_step};
+use crate::frame::Version;
+use crate::inbox::{Command, Inbox};
+use crate::pool::Job;
+use crate::server::{Revocations, Server};
+use crate::stats::{Counters, TcpStats};
+use crate::threads::Threads;
+
+/// The name in configuration, logs and descriptors.
+const NAME: &str = "tcp";
+/// The version that the descriptor publishes.
+const PROTO_VERSION: u32 = 2;
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// How long dropping a transport that was not closed waits for its threads.
+const DROP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// TCP, in Mooncake's data protocol.
+pub struct TcpTransport {
+    config: TcpConfig,
+    counters: Arc<Counters>,
+    started: Mutex<Option<Arc<Started>>>,
+}
+
+/// What exists from `start` on.
+struct Started {
+    inbox: Arc<Inbox>,
+    client: Driver<Client>,
+    server: Driver<Server>,
+    revocations: Arc<Revocations>,
+    sink: Arc<dyn CompletionSink>,
+    threads: Arc<Threads>,
+    data_port: u16,
+    closed: Arc<AtomicU64>,
+}
+
+/// Why the transport did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TcpStartError {
+    /// A setting is out of its range.
+    #[error("the configuration is wrong")]
+    Config(#[from] TcpConfigError),
+    /// No port to serve peers on.
+    #[error("no data port")]
+    Bind(#[from] BindError),
+    /// The system gave no poller or thread.
+    #[error("no poller or thread")]
+    System(#[from] io::Error),
+    /// It was started before.
+    #[error("it was started already")]
+    Again,
+}
+
+impl TcpTransport {
+    /// A transport that is not started yet.
+    pub fn new(config: TcpConfig) -> Self {
+        Self { config, counters: Arc::default(), started: Mutex::new(None) }
+    }
+
+    /// The port that peers connect to; `None` before the start.
+    pub fn data_port(&self) -> Option<u16> {
+        self.started().map(|started| started.data_port)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> TcpStats {
+        self.counters.snapshot()
+    }
+
+    fn started(&self) -> Option<Arc<Started>> {
+        self.started.lock().clone()
+    }
+
+    fn try_start(&self, context: TransportContext) -> Result<(), TcpStartError> {
+        self.config.validate()?;
+        let mut started = self.started.lock();
+        if started.is_some() {
+            return Err(TcpStartError::Again);
+        }
+        let listener = bind_listener(&self.config.listen, self.config.port, BACKLOG)?;
+        let new = Arc::new(self.build(listener, context)?);
+        let (client, server) = (Arc::clone(&new), Arc::clone(&new));
+        new.threads.spawn("te-tcp-server", move || server.server.run_thread())?;
+        if let Err(error) = new.threads.spawn("te-tcp-client", move || client.client.run_thread()) {
+            new.server.stop();
+            return Err(error.into());
+        }
+        *started = Some(new);
+        Ok(())
+    }
+
+    fn build(&self, listener: TcpListener, context: TransportContext) -> io::Result<Started> {
+        let data_port = listener.local_addr()?.port();
+        let inbox = Arc::new(Inbox::new(self.config.max_queued_per_peer));
+        let threads = Arc::new(Threads::default());
+        let closed = Arc::new(AtomicU64::new(0));
+        let parts = ClientParts {
+            config: self.config.clone(),
+            inbox: Arc::clone(&inbox),
+            sink: Arc::clone(&context.sink),
+            counters: Arc::clone(&self.counters),
+            threads: Arc::clone(&threads),
+        };
+        let (client, client_waker) = Client::new(parts, Arc::clone(&closed))?;
+        let service = Arc::new(Service {
+            segment: context.segment,
+            counters: Arc::clone(&self.counters),
+            chunk: self.config.io_chunk,
+            header_timeout: self.config.header_timeout,
+            progress_timeout: self.config.progress_timeout,
+        });
+        let revocations = Arc::new(Revocations::default());
+        let config = self.config.clone();
+        let (server, server_waker) =
+            Server::new(listener, service, Arc::clone(&revocations), config)?;
+        Ok(Started {
+            inbox,
+            client: Driver::new(client, client_waker, Arc::clone(&context.clock)),
+            server: Driver::new(server, server_waker, context.clock),
+            revocations,
+            sink: context.sink,
+            threads,
+            data_port,
+            closed,
+        })
+    }
+
+    fn version_for(&self, peer: &RemoteSegment) -> Version {
+        let v2 = peer.descriptor().tcp.proto_version >= 2 && !self.config.force_v1;
+        if v2 { Version::V2 } else { Version::V1 }
+    }
+}
+
+/// Where a peer takes data connections.
+fn data_address(peer: &RemoteSegment) -> Option<HostPort> {
+    let tcp = &peer.descriptor().tcp;
+    let port = tcp.data_port?;
+    match &tcp.data_host {
+        Some(host) if !host.is_empty() => HostPort::new(host, Some(port)).ok(),
+        _ => Some(peer.rpc().with_port(port)),
+    }
+}
+
+impl Started {
+    /// Takes at most `room` slices.
+    fn take(source: &mut dyn SliceSource, version: Version, room: usize) -> Vec<Job> {
+        let slices = std::iter::from_fn(|| source.next_slice()).take(room);
+        slices.map(|slice| Job { slice, version, retried: false }).collect()
+    }
+
+    fn hand_over(&self, command: Command) {
+        match self.inbox.push(command) {
+            Ok(()) => self.client.wake(),
+            Err(Command::Submit(_, jobs) | Command::Unreachable(jobs)) => self.refuse(jobs),
+            Err(_) => {}
+        }
+    }
+
+    /// Settles slices that were taken just when the transport closed.
+    fn refuse(&self, jobs: Vec<Job>) {
+        self.closed.fetch_add(jobs.len() as u64, Ordering::Relaxed);
+        for job in jobs {
+            let fault =
+                SliceFault::new(FaultClass::Closed, Phase::Queue, "the transport is closed");
+            let (token, remote) = (job.slice.token, RemoteSide::Untouched);
+            drop(job);
+            self.sink.complete(Completion { token, result: Err(fault), remote });
+        }
+    }
+
+    fn close(&self, deadline: Instant) -> bool {
+        self.client.stop();
+        self.server.stop();
+        // Inside a step the thread to wait for is this one.
+        !is_in_step() && self.threads.wait_until_none(deadline)
+    }
+}
+
+impl Transport for TcpTransport {
+    fn capabilities(&self) -> Capabilities {
+        let ways = u32::try_from(self.config.lanes_per_peer).unwrap_or(1);
+        Capabilities {
+            name: NAME,
+            slices: SlicePolicy {
+                min_piece: self.config.min_piece,
+                max_piece: self.config.max_piece,
+                ways,
+            },
+            needs_local_registration: false,
+            can_cancel: true,
+        }
+    }
+
+    fn start(&self, context: TransportContext) -> Result<(), StartError> {
+        self.try_start(context)
+            .map_err(|error| StartError { transport: NAME, cause: Box::new(error) })
+    }
+
+    fn describe(&self, descriptor: &mut SegmentDescriptor) {
+        if let Some(port) = self.data_port() {
+            descriptor.tcp.data_host.clone_from(&self.config.data_host);
+            descriptor.tcp.data_port = Some(port);
+            descriptor.tcp.proto_version = PROTO_VERSION;
+        }
+    }
+
+    fn reaches(&self, peer: &RemoteSegment) -> bool {
+        data_address(peer).is_some()
+    }
+
+    fn register(&self, _buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {
+        Ok(())
+    }
+
+    fn deregister(&self, buffer: &Arc<LocalBuffer>) {
+        if let Some(started) = self.started() {
+            started.revocations.push(buffer.id());
+            started.server.wake();
+        }
+    }
+
+    fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
+        let Some(started) = self.started() else { return 0 };
+        let version = self.version_for(peer);
+        let Some(address) = data_address(peer) else {
+            let jobs = Started::take(source, version, self.config.max_queued_per_peer);
+            let taken = jobs.len();
+            started.hand_over(Command::Unreachable(jobs));
+            return taken;
+        };
+        let Some(room) = started.inbox.reserve(&address, peer.id()) else { return 0 };
+        if room == 0 {
+            return 0;
+        }
+        let jobs = Started::take(source, version, room);
+        let taken = jobs.len();
+        started.inbox.give_back(&address, room - taken, peer.id());
+        if taken > 0 {
+            started.hand_over(Command::Submit(address, jobs));
+        } else {
+            started.client.wake();
+        }
+        taken
+    }
+
+    fn cancel(&self, tokens: &[SliceToken]) {
+        if let Some(started) = self.started() {
+            started.hand_over(Command::Cancel(tokens.to_vec()));
+        }
+    }
+
+    fn drive(&self, until: Instant) -> Driven {
+        match self.started() {
+            Some(started) => started.client.drive(until),
+            None => Driven::Busy,
+        }
+    }
+
+    fn close(&self, deadline: Instant) -> CloseReport {
+        match self.started() {
+            None => CloseReport { settled: 0, joined: true },
+            Some(started) => {
+                let joined = started.close(deadline);
+                CloseReport { settled: started.closed.load(Ordering::Relaxed), joined }
+            }
+        }
+    }
+}
+
+impl Drop for TcpTransport {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.lock().take() {
+            #[expect(clippy::disallowed_methods, reason = "the edge: nobody can hand in a clock")]
+            started.close(Instant::now() + DROP_PATIENCE);
+        }
+    }
+}
+
+impl fmt::Debug for TcpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpTransport")
+            .field("data_port", &self.data_port())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
