@@ -231,7 +231,7 @@ impl RemoteSegments {
         let Some(entry) = self.entries.get_mut(&id) else { return Refresh::Unknown };
         let Some(name) = entry.name.clone() else { return Refresh::Unknown };
         if let (Some(known), Some(at)) = (&entry.known, entry.known_since)
-            && at >= since
+            && at > since
         {
             return Refresh::Newer(Arc::clone(known));
         }

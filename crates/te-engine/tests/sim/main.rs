@@ -1,0 +1,9 @@
+//! Whole engines on the simulated fabric: thousands of seeds, the failing one printed.
+//!
+//! `TE_SIM_SEEDS=n` changes how many seeds are run, `TE_SIM_SEED=k` runs one of them.
+
+mod faults;
+mod happy;
+mod harness;
+mod pressure;
+mod shutdown;

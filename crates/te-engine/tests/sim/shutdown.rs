@@ -1,0 +1,117 @@
+//! Cancelling, running out of time and closing, at any moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use te_engine::{SubmitError, TaskState, TransferRequest};
+use te_transport::testing::{FaultyTransport, SimFabric, Twist};
+use te_transport::{Clock as _, Transport};
+
+use crate::harness::*;
+
+#[test]
+fn closing_ends_every_task_once_whatever_is_under_way() {
+    // J62, trap 12 of the style notes.
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new(SimFabric::builder(seed).queue_limit(8).loss(50_000));
+        let (a, b) = (world.node("a"), world.node("b"));
+        let target = a.engine.open_segment("b").unwrap();
+        let writes = disjoint_writes(&mut rng, &a, target, b.region.address());
+        let batch = a.engine.allocate_batch(writes.len()).unwrap();
+        a.engine.submit(batch, &writes.iter().map(|w| w.2.clone()).collect::<Vec<_>>()).unwrap();
+        let now = world.fabric.clock().now();
+        world.fabric.run_until(now + Duration::from_micros(rng.below(1500)));
+        let report = a.engine.close(Duration::from_secs(1));
+        assert_eq!((report.open_tasks, report.joined), (0, true));
+        let lens: Vec<u64> = writes.iter().map(|w| w.1).collect();
+        let before = check_final(&a, batch, &lens);
+        assert!(before.iter().all(|status| {
+            matches!(status.state, TaskState::Completed | TaskState::Canceled | TaskState::Failed)
+        }));
+        world.fabric.run_until(now + Duration::from_secs(1));
+        assert_eq!(before, check_final(&a, batch, &lens), "a final state changed");
+        let late = a.engine.submit(batch, &[]);
+        assert!(matches!(late, Err(SubmitError::Closed)));
+        a.engine.free_batch(batch).unwrap();
+    });
+}
+
+#[test]
+fn cancelling_ends_what_is_open_and_leaves_what_is_done() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new(SimFabric::builder(seed).queue_limit(4));
+        let (a, b) = (world.node("a"), world.node("b"));
+        fill(&a.region, seed);
+        let target = a.engine.open_segment("b").unwrap();
+        let writes = disjoint_writes(&mut rng, &a, target, b.region.address());
+        let batch = a.engine.allocate_batch(writes.len()).unwrap();
+        a.engine.submit(batch, &writes.iter().map(|w| w.2.clone()).collect::<Vec<_>>()).unwrap();
+        let now = world.fabric.clock().now();
+        world.fabric.run_until(now + Duration::from_micros(rng.below(1500)));
+        a.engine.cancel(batch).unwrap();
+        assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
+        let lens: Vec<u64> = writes.iter().map(|w| w.1).collect();
+        for (status, (at, len, _)) in check_final(&a, batch, &lens).iter().zip(&writes) {
+            match status.state {
+                TaskState::Completed => {
+                    assert!(bytes_of(&b.region, *at, *len) == pattern(seed, *at, *len));
+                }
+                TaskState::Canceled => {}
+                other => panic!("{other:?} after a cancel"),
+            }
+        }
+        // The local buffer is free: nothing holds it.
+        a.engine.unregister(a.region.address()).unwrap();
+    });
+}
+
+#[test]
+fn a_task_whose_time_is_up_is_final_with_its_buffer_free() {
+    // Peer fault 3: a reported end is one.
+    for_each_seed(|seed| {
+        let world = World::new(SimFabric::builder(seed).bandwidth(250_000));
+        let (a, b) = (world.node("a"), world.node("b"));
+        let target = a.engine.open_segment("b").unwrap();
+        let limit = Duration::from_millis(5 + Rng::new(seed).below(20));
+        let write = TransferRequest::write(a.region.whole(), target, b.region.address());
+        let batch = a.engine.allocate_batch(1).unwrap();
+        a.engine.submit(batch, &[write.with_timeout(limit)]).unwrap();
+        let begun = world.fabric.clock().now();
+        assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
+        let took = world.fabric.clock().now() - begun;
+        assert!(
+            took >= limit && took < limit + Duration::from_millis(50),
+            "{took:?} for {limit:?}"
+        );
+        assert_eq!(check_final(&a, batch, &[BUFFER])[0].state, TaskState::Timeout);
+        a.engine.unregister(a.region.address()).unwrap();
+    });
+}
+
+#[test]
+fn a_buffer_in_use_is_not_given_back_before_its_slice_is() {
+    // Trap 8 of the style notes: Busy while in flight, and the region outlives the slice.
+    let config = te_engine::EngineConfig::default()
+        .adjust(|s| s.engine.unregister_timeout = Duration::from_millis(1))
+        .unwrap();
+    let world = World::with_config(SimFabric::builder(1), config);
+    let inner = world.fabric.endpoint("a");
+    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    faulty.twist_every_slice(Twist::Hold);
+    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
+    let b = world.node("b");
+    let target = a.engine.open_segment("b").unwrap();
+    let write = TransferRequest::write(a.region.whole(), target, b.region.address());
+    let batch = a.engine.allocate_batch(1).unwrap();
+    a.engine.submit(batch, &[write.clone()]).unwrap();
+    assert!(!world.run(&[&a, &b], &[(&a, batch)], Duration::from_millis(100)));
+    let busy = a.engine.unregister(a.region.address());
+    assert!(matches!(busy, Err(te_engine::UnregisterError::Busy { in_flight: 1, .. })));
+    let refused = a.engine.submit_within(batch, &[], Duration::ZERO);
+    assert!(refused.is_ok(), "an empty call changes nothing");
+    faulty.release();
+    assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
+    a.engine.unregister(a.region.address()).unwrap();
+}
