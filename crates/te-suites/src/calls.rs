@@ -77,15 +77,24 @@ impl Node {
     /// Writes the pattern with this seed over bytes of the buffer.
     #[track_caller]
     pub fn pattern(&mut self, off: u64, len: u64, seed: u64) {
-        self.ask(&json!({ "op": "pattern", "off": off, "len": len, "seed": seed })).ok();
+        let command = json!({ "op": "pattern", "off": off, "len": len, "seed": seed });
+        self.ask_within(&command, bulk(len)).ok();
     }
 
     /// Asserts that these bytes of the buffer are the pattern with this seed.
     #[track_caller]
     pub fn verify(&mut self, off: u64, len: u64, seed: u64) {
-        let found = self.ask(&json!({ "op": "verify", "off": off, "len": len, "seed": seed })).ok();
+        let command = json!({ "op": "verify", "off": off, "len": len, "seed": seed });
+        let found = self.ask_within(&command, bulk(len)).ok();
         let (bad, first) = (found.number("bad"), found.value("first"));
         assert_eq!(bad, 0, "{bad} of {len} bytes at {off} are wrong, the first at {first}");
+    }
+
+    /// Whether these bytes of the buffer are the pattern with this seed.
+    #[track_caller]
+    pub fn matches(&mut self, off: u64, len: u64, seed: u64) -> bool {
+        let command = json!({ "op": "verify", "off": off, "len": len, "seed": seed });
+        self.ask(&command).ok().number("bad") == 0
     }
 
     /// Asserts that all these bytes of the buffer have one value.
@@ -138,8 +147,7 @@ impl Node {
         let (src, dst) = ends;
         let command =
             json!({ "op": dir.word(), "target": target, "src": src, "dst": dst, "len": len });
-        // The slowest machine we run on moves 100 MB/s.
-        self.ask_within(&command, Duration::from_secs(60 + len / 100_000_000))
+        self.ask_within(&command, bulk(len))
     }
 
     /// One write, waited for; `src` is ours, `dst` the target's.
@@ -220,4 +228,9 @@ impl Node {
     pub fn ping(&mut self) {
         self.ask(&json!({ "op": "ping" })).ok();
     }
+}
+
+/// How long a command on `len` bytes may take: the slowest machine that we run on moves 100 MB/s.
+fn bulk(len: u64) -> Duration {
+    Duration::from_secs(60 + len / 100_000_000)
 }

@@ -28,9 +28,11 @@ pub fn te_node() -> PathBuf {
     program("TE_NODE", "te-node")
 }
 
-/// Whether the long forms were asked for: `TE_FULL=1`.
+/// Whether the long forms were asked for: `TE_LEVEL=full`, as `cargo xtask test --full` sets it, or
+/// `TE_FULL=1` for a person who runs one test.
 pub fn full() -> bool {
-    std::env::var_os("TE_FULL").is_some_and(|value| !value.is_empty() && value != "0")
+    let is = |variable: &str, word: &str| std::env::var_os(variable).is_some_and(|v| v == word);
+    is("TE_LEVEL", "full") || is("TE_FULL", "1")
 }
 
 /// The file that collects skipped tests: `TE_SKIP_LOG`.

@@ -6,8 +6,8 @@
 //! ([`wire`]), and measure what a case left behind ([`Case`]).
 //!
 //! A test that cannot run where it is says so through [`skip`] and never passes silently. The
-//! environment names the programs: `TE_BIN`, `TE_NODE`, `TE_PEER_PYTHON`; `TE_FULL=1` asks for the
-//! long forms.
+//! environment names the programs: `TE_BIN`, `TE_NODE`, `TE_PEER_PYTHON`; `TE_FULL=1` (or
+//! `TE_LEVEL=full`) asks for the long forms.
 
 pub mod pattern;
 pub mod wire;
@@ -19,6 +19,7 @@ mod environment;
 mod measure;
 mod netns;
 mod node;
+mod pair;
 mod place;
 mod report;
 
@@ -26,8 +27,9 @@ pub use calls::{Direction, Parts};
 pub use child::LineChild;
 pub use clock::{now, pace, wait_for, wait_until};
 pub use environment::{full, peer_bench, peer_python, te_bin, te_node};
-pub use measure::{Bound, Case, Heartbeat, Usage};
+pub use measure::{Bound, Case, Heartbeat, Usage, available_memory};
 pub use netns::Netns;
 pub use node::{Answer, Kind, Launched, Node, NodeSpec};
+pub use pair::{GUARD_LEN, Pair, Span, Version};
 pub use place::{TempDir, free_port};
 pub use report::{say, skip};

@@ -53,6 +53,20 @@ fn cpu_seconds(stat: &str) -> f64 {
     ticks.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
+/// Whether this many bytes of memory can be used here.
+///
+/// # Errors
+/// A sentence with what there is; it is the reason for a skip.
+pub fn available_memory(bytes: u64) -> Result<(), String> {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let there = status_number(&info, "MemAvailable:") << 10;
+    if there >= bytes {
+        return Ok(());
+    }
+    let gib = |n: u64| n >> 30;
+    Err(format!("cannot be had here: {} GiB of memory ({} are free)", gib(bytes), gib(there)))
+}
+
 /// How much a process may have grown over a case.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {

@@ -1,0 +1,104 @@
+//! A process of our engine, driven over standard input and output, one JSON object a line.
+//!
+//! usage: te-node [--host H] [--size BYTES] [--port P]
+//!
+//! The first line out names the segment, the buffer and the port, or the error that kept the
+//! engine from starting. Each command `{"op": ...}` gets one line back; the commands are those of
+//! `peer_node.py`, and some more. `rc` is 0 for success, else the peers' number for the error,
+//! whose text is in `error`. The engine is configured by the environment, as any program's is.
+//!
+//! One thread reads commands and runs them one after the other; `stress.rs` starts more.
+
+mod arguments;
+mod commands;
+mod memory;
+mod stress;
+mod transfer;
+
+use std::io::{BufRead as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use te_engine::{EngineConfig, RegisterOptions, TransferEngine};
+
+use crate::arguments::Arguments;
+use crate::commands::Node;
+use crate::memory::Memory;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(why) => return refuse(&why),
+    };
+    let (node, hello) = match start(&arguments) {
+        Ok(started) => started,
+        Err(why) => return refuse(&why),
+    };
+    answer(&hello);
+    serve(node);
+    ExitCode::SUCCESS
+}
+
+fn refuse(why: &str) -> ExitCode {
+    answer(&json!({ "error": why }));
+    ExitCode::from(3)
+}
+
+fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
+    let config = EngineConfig::from_process().map_err(|error| chain(&error))?;
+    let mut builder = TransferEngine::builder().config(config).name(&arguments.host);
+    if let Some(port) = arguments.port {
+        builder = builder.port(port);
+    }
+    let engine = Arc::new(builder.build().map_err(|error| chain(&error))?);
+    let mut memory = Memory::default();
+    let mut addr = 0;
+    if arguments.size > 0 {
+        let region = engine.allocate(arguments.size).map_err(|error| chain(&error))?;
+        engine.register(&region, RegisterOptions::default()).map_err(|error| chain(&error))?;
+        addr = region.address();
+        memory.add(region);
+    }
+    let hello = json!({
+        "name": engine.local_name().as_str(), "addr": addr, "size": arguments.size,
+        "pid": std::process::id(), "rpc_port": engine.rpc_port(),
+    });
+    Ok((Node::new(engine, memory, addr), hello))
+}
+
+/// Runs commands until `quit` or the end of the input, and closes the engine in an orderly way.
+fn serve(mut node: Node) {
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let reply = match serde_json::from_str::<Value>(&line) {
+            Ok(command) if command["op"] == "quit" => break,
+            Ok(command) => node.run(&command),
+            Err(error) => json!({ "rc": -1, "error": format!("no JSON: {error}") }),
+        };
+        answer(&reply);
+    }
+    let report = node.close(Duration::from_secs(5));
+    answer(&json!({ "rc": 0, "open_tasks": report.open_tasks, "joined": report.joined }));
+    if !report.joined || report.open_tasks > 0 {
+        std::process::exit(4);
+    }
+}
+
+fn answer(reply: &Value) {
+    let mut out = std::io::stdout().lock();
+    // Nobody is left to tell when the other end of the pipe is closed.
+    let _ = writeln!(out, "{reply}").and_then(|()| out.flush());
+}
+
+/// An error with its causes, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,161 @@
+//! The memory of the node: the engine's buffer, and mappings that a suite makes and unmaps at any
+//! time, which is the point of some tests.
+//!
+//! Nothing here forms a reference to the bytes: they are reached through [`Region`], whose copies
+//! tolerate memory that changes or is gone.
+#![allow(unsafe_code, reason = "suites unmap registered memory on purpose")]
+
+use std::io;
+
+use te_engine::{CopyError, LocalRange, Region};
+use te_suites::pattern;
+
+/// How many bytes are looked at in one step.
+const CHUNK: u64 = 1 << 20;
+
+/// Every region that the node knows.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    regions: Vec<Region>,
+}
+
+impl Memory {
+    /// Takes a region in.
+    pub(crate) fn add(&mut self, region: Region) {
+        self.regions.push(region);
+    }
+
+    /// Maps `len` zeroed bytes.
+    pub(crate) fn map(&mut self, len: u64) -> Result<Region, String> {
+        let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory
+        // that exists.
+        let raw = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(format!("cannot map {len} bytes: {}", io::Error::last_os_error()));
+        }
+        let region = name(raw.cast(), size)?;
+        self.add(region.clone());
+        Ok(region)
+    }
+
+    /// Unmaps bytes, registered or not. The regions stay known, so that requests can still name
+    /// what is gone. The buffer of the start belongs to the engine and is not unmapped here.
+    pub(crate) fn unmap(&self, addr: u64, len: u64) -> Result<(), String> {
+        let owned = self.regions.iter().skip(1).any(|region| holds(region, addr, len));
+        if !owned {
+            return Err(format!("{len} bytes at {addr:#x} were not mapped by alloc"));
+        }
+        let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
+        // SAFETY: the range lies inside a mapping of `map`, and no reference to it exists; the
+        // engine reaches it through system calls only, which then answer EFAULT.
+        let done = unsafe { libc::munmap(pointer(addr).cast(), size) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().to_string()) }
+    }
+
+    /// The region for registering these very bytes.
+    pub(crate) fn region(&self, addr: u64, len: u64) -> Result<Region, String> {
+        let known = self.regions.iter().find(|r| r.address() == addr && r.len() == len);
+        match known {
+            Some(region) => Ok(region.clone()),
+            None => name(pointer(addr), usize::try_from(len).map_err(|_| "too long".to_owned())?),
+        }
+    }
+
+    /// The range for a request: part of a region that is known, or whatever is at that address.
+    pub(crate) fn range(&self, addr: u64, len: u64) -> Result<LocalRange, String> {
+        let known = self.regions.iter().find(|region| holds(region, addr, len));
+        let (region, offset) = match known {
+            Some(region) => (region.clone(), addr - region.address()),
+            None => (self.region(addr, len)?, 0),
+        };
+        region.range(offset, len).map_err(|error| error.to_string())
+    }
+}
+
+fn holds(region: &Region, addr: u64, len: u64) -> bool {
+    let end = addr.checked_add(len);
+    addr >= region.address() && end.is_some_and(|end| end <= region.address() + region.len())
+}
+
+fn pointer(addr: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(usize::MAX))
+}
+
+/// Makes a region of bytes that no Rust reference names.
+fn name(ptr: *mut u8, len: usize) -> Result<Region, String> {
+    // SAFETY: no Rust reference to these bytes is ever made: they are a mapping of `Memory::map`,
+    // or an address that a suite made up to be refused.
+    unsafe { Region::from_raw_parts(ptr, len) }.map_err(|error| error.to_string())
+}
+
+/// Sets every byte.
+pub(crate) fn fill(range: &LocalRange, byte: u8) -> Result<(), CopyError> {
+    let bytes = vec![byte; usize_of(range.len().min(CHUNK))];
+    chunks(range, |at, _, n| range.region().write_from(at, &bytes[..n]))
+}
+
+/// Writes the pattern.
+pub(crate) fn fill_pattern(range: &LocalRange, seed: u64) -> Result<(), CopyError> {
+    let mut bytes = vec![0; usize_of(range.len().min(CHUNK))];
+    chunks(range, |at, from, n| {
+        pattern::fill(seed, from, &mut bytes[..n]);
+        range.region().write_from(at, &bytes[..n])
+    })
+}
+
+/// How many bytes differ from the pattern, and the first that does.
+pub(crate) fn verify(range: &LocalRange, seed: u64) -> Result<(u64, Option<u64>), CopyError> {
+    let (mut bad, mut first) = (0, None);
+    let mut wanted = vec![0; usize_of(range.len().min(CHUNK))];
+    look(range, |from, bytes| {
+        let wanted = &mut wanted[..bytes.len()];
+        pattern::fill(seed, from, wanted);
+        if wanted != bytes {
+            let wrong = (from..).zip(bytes.iter().zip(&*wanted)).filter(|(_, (a, b))| a != b);
+            wrong.for_each(|(at, _)| {
+                bad += 1;
+                first.get_or_insert(at);
+            });
+        }
+    })?;
+    Ok((bad, first))
+}
+
+/// Shows every byte, a piece at a time with its position in the range.
+pub(crate) fn look(range: &LocalRange, mut see: impl FnMut(u64, &[u8])) -> Result<(), CopyError> {
+    let mut bytes = vec![0; usize_of(range.len().min(CHUNK))];
+    chunks(range, |at, from, n| {
+        range.region().read_into(at, &mut bytes[..n])?;
+        see(from, &bytes[..n]);
+        Ok(())
+    })
+}
+
+/// Calls with the offset in the region, the position in the range, and the length of each piece.
+fn chunks(
+    range: &LocalRange,
+    mut each: impl FnMut(u64, u64, usize) -> Result<(), CopyError>,
+) -> Result<(), CopyError> {
+    let start = range.address() - range.region().address();
+    let mut from = 0;
+    while from < range.len() {
+        let n = CHUNK.min(range.len() - from);
+        each(start + from, from, usize_of(n))?;
+        from += n;
+    }
+    Ok(())
+}
+
+fn usize_of(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,160 @@
+//! Connections that are refused, or closed behind our back: what they cost the requests after them.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::time::Duration;
+
+use te_suites::wire::{Fault, HandTarget, Proxy, TargetSpec, descriptor_of};
+use te_suites::{
+    Bound, Case, Direction, Heartbeat, Node, Pair, Parts, Span, Version, need, say, wait_until,
+};
+
+use crate::{MIB, OURS};
+
+#[test]
+fn fault10_refusals_do_not_starve_good_requests() {
+    // Peer fault 10: after any number of refused writes the next good one is as fast as ever.
+    let test = "fault10_refusals_do_not_starve_good_requests";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    pair.call(Direction::Write, Span { src: 0, dst: 0, len: 4096 }).ok();
+    let cases = [pair.initiator.pid(), pair.target.pid()].map(|pid| Case::start("fault 10", pid));
+    let heartbeat = Heartbeat::start();
+    for bad in [1, 3, 4, 8, 64] {
+        for _ in 0..bad {
+            pair.call(Direction::Write, Span { src: 0, dst: 1 << 40, len: 64 }).refused();
+        }
+        let mut worst = Duration::ZERO;
+        for _ in 0..3 {
+            let good = pair.call(Direction::Write, Span { src: 0, dst: 0, len: 4096 }).ok();
+            worst = worst.max(good.took());
+        }
+        say(&format!("fault 10: after {bad} refused writes, the slowest good one took {worst:?}"));
+        heartbeat.assert_within("a good write", worst, Duration::from_millis(100));
+    }
+    cases.into_iter().for_each(|case| case.end(Bound::NOTHING));
+    pair.quit();
+}
+
+#[test]
+fn fault10_good_and_bad_requests_of_one_batch_each_get_what_they_deserve() {
+    // Peer fault 10, peer fault 24: every fourth of 400 requests is refused, all others arrive.
+    let test = "fault10_good_and_bad_requests_of_one_batch_each_get_what_they_deserve";
+    let mut pair = need!(test, Pair::start(OURS, 4 * MIB, Version::V2));
+    pair.initiator.pattern(0, 4096, 10);
+    let spans = (0..400).map(|i: u64| match i % 4 {
+        3 => Span { src: 0, dst: 1 << 40, len: 64 },
+        _ => Span { src: 0, dst: i * 8192, len: 4096 },
+    });
+    let parts = pair.parts(&spans.collect::<Vec<_>>());
+    let target = pair.target.name().to_owned();
+    let case = Case::start("fault 10: a mixed batch", pair.target.pid());
+    let answer = pair.initiator.batch(Direction::Write, &target, &parts);
+    assert_eq!((answer.number("completed"), answer.number("failed")), (300, 100), "{answer:?}");
+    let states = answer.value("states").as_array().unwrap();
+    for (i, state) in (0..).zip(states) {
+        assert_eq!(state, if i % 4 == 3 { "failed" } else { "completed" }, "request {i}");
+        if i % 4 != 3 {
+            pair.target.verify(i * 8192, 4096, 10);
+        }
+    }
+    case.end(Bound::NOTHING);
+    pair.quit();
+}
+
+/// A target of ours that is reached through a proxy in front of its data port: the name to open,
+/// what keeps it alive, and the proxy.
+fn behind_a_proxy(node: &Node, fault: Fault) -> (HandTarget, Proxy) {
+    let mut descriptor = descriptor_of(node);
+    let port = u16::try_from(descriptor["tcp_data_port"].as_u64().unwrap()).unwrap();
+    let server: SocketAddr = ("127.0.0.1", port).to_socket_addrs().unwrap().next().unwrap();
+    let proxy = Proxy::start(server, fault).unwrap();
+    descriptor["tcp_data_port"] = proxy.port().into();
+    let reply = Some(descriptor.to_string().into_bytes());
+    let spec = TargetSpec { reply, ..TargetSpec::default() };
+    (HandTarget::start(spec, |_| ()).unwrap(), proxy)
+}
+
+#[test]
+fn fault11_a_connection_closed_while_idle_costs_no_request() {
+    // Peer fault 11: something between closes idle connections; the next request finds out, and is
+    // sent again, because nothing of it can have been taken.
+    let test = "fault11_a_connection_closed_while_idle_costs_no_request";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let idle = Duration::from_millis(30);
+    let (front, proxy) = behind_a_proxy(&pair.target, Fault::CloseWhenIdle(idle));
+    let (src, dst) = (pair.initiator.addr(), pair.target.addr());
+    pair.initiator.write(front.name(), src, dst, 64).ok();
+    let case = Case::start("fault 11: stale connections", pair.initiator.pid());
+    for round in 1..40_u64 {
+        wait_until(Duration::from_secs(10), "the proxy closing idle connections", || {
+            (proxy.faults() as u64 >= round.min(proxy.seen().len() as u64)).then_some(())
+        });
+        let dir = Direction::BOTH[usize::try_from(round % 2).unwrap()];
+        pair.initiator.pattern(0, 4096, round);
+        if dir == Direction::Read {
+            pair.target.pattern(0, 4096, round);
+            pair.initiator.fill(0, 4096, 0);
+        }
+        pair.initiator.transfer(dir, front.name(), (src, dst), 4096).ok();
+        pair.target.verify(0, 4096, round);
+        pair.initiator.verify(0, 4096, round);
+    }
+    say(&format!("fault 11: {} connections closed behind 39 requests", proxy.faults()));
+    assert!(proxy.faults() > 20, "the proxy closed only {}", proxy.faults());
+    case.end(Bound::NOTHING);
+    pair.quit();
+}
+
+#[test]
+fn fault11_a_connection_cut_in_the_middle_is_never_a_lie() {
+    // Peer fault 11: where a part of a write may have been taken, the truth is told; a read is
+    // simply done again.
+    let test = "fault11_a_connection_cut_in_the_middle_is_never_a_lie";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let (src, dst) = (pair.initiator.addr(), pair.target.addr());
+    pair.target.pattern(0, MIB, 11);
+    for cut in [0, 7, 8, 9, 1000, 65_536] {
+        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutAnswerAt(cut));
+        pair.initiator.fill(0, MIB, 0);
+        let read = pair.initiator.read(front.name(), src, dst, MIB / 2);
+        assert!(!read.is_ok(), "no whole answer can pass: {read:?}");
+        assert!(proxy.faults() > 0, "cut {cut}");
+        proxy.set(Fault::None);
+        pair.initiator.read(front.name(), src, dst, MIB / 2).ok();
+        pair.initiator.verify(0, MIB / 2, 11);
+    }
+    for cut in [8, 23, 24, 25, 1000, 65_536] {
+        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutRequestAt(cut));
+        let write = pair.initiator.write(front.name(), src, dst, MIB / 2);
+        assert!(!write.is_ok(), "no whole request can pass: {write:?}");
+        proxy.set(Fault::None);
+        pair.initiator.write(front.name(), src, dst, MIB / 2).ok();
+        pair.target.verify(0, MIB / 2, 11);
+    }
+    pair.quit();
+}
+
+#[test]
+fn a_status_with_a_flipped_byte_is_not_believed() {
+    // J56: a frame that is almost a status.
+    let test = "a_status_with_a_flipped_byte_is_not_believed";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let (src, dst) = (pair.initiator.addr(), pair.target.addr());
+    for at in 0..8 {
+        let (front, _proxy) = behind_a_proxy(&pair.target, Fault::FlipAnswerAt(at));
+        pair.initiator.write(front.name(), src, dst, 64).refused();
+    }
+    pair.quit();
+}
+
+#[test]
+fn fault12_a_slow_answer_is_waited_for() {
+    // Peer fault 12: requests pile up behind slow answers and none is given up.
+    let test = "fault12_a_slow_answer_is_waited_for";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let delay = Fault::DelayAnswers(Duration::from_millis(20));
+    let (front, _proxy) = behind_a_proxy(&pair.target, delay);
+    let parts = Parts::tiled(200, 64, (pair.initiator.addr(), pair.target.addr(), MIB));
+    let answer = pair.initiator.batch(Direction::Write, front.name(), &parts).ok();
+    assert_eq!(answer.number("completed"), 200);
+    pair.quit();
+}
