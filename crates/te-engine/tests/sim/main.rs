@@ -6,4 +6,5 @@ mod faults;
 mod happy;
 mod harness;
 mod pressure;
+mod scatter;
 mod shutdown;
