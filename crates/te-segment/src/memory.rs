@@ -325,6 +325,10 @@ enum Direction {
     Out,
 }
 
+fn fault(at: Span, cause: io::Error) -> CopyError {
+    CopyError::Fault { address: at.ptr().addr() as u64, cause }
+}
+
 /// Copies between `span`, which may be unmapped at any time, and `span.len()` bytes at `ours`.
 fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), CopyError> {
     let mut done = 0;
@@ -347,11 +351,10 @@ fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), C
             },
         };
         match usize::try_from(moved) {
-            Ok(n) if n > 0 => done += n,
-            _ => {
-                let cause = io::Error::last_os_error();
-                return Err(CopyError::Fault { address: rest.ptr().addr() as u64, cause });
-            }
+            // No bytes and no error cannot happen for a length above 0; it must not loop for ever.
+            Ok(0) => return Err(fault(rest, io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => done += n,
+            Err(_) => return Err(fault(rest, io::Error::last_os_error())),
         }
     }
     Ok(())

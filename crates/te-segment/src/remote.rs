@@ -156,7 +156,7 @@ pub enum Lookup {
 /// Answer to [`RemoteSegments::want_newer`].
 #[derive(Debug)]
 pub enum Refresh {
-    /// There is a snapshot that was fetched after the wish arose.
+    /// There is a snapshot whose fetch began late enough.
     Newer(Arc<RemoteSegment>),
     /// A fetch is under way.
     Pending,
@@ -224,9 +224,10 @@ impl RemoteSegments {
         self.entries.get(&id).is_some_and(|e| e.fetching)
     }
 
-    /// Asks for a snapshot whose fetch began at `since` or later: the moment when the attempt that
-    /// failed was begun, with what was known then. All slices of a burst were begun before the
-    /// first of them failed, so one fetch answers all their wishes.
+    /// Asks for a snapshot whose fetch began after `since`: the moment when the attempt that failed
+    /// was begun, with what was known then. All slices of a burst were begun before the first of
+    /// them failed, so one fetch answers all their wishes. A fetch of the very same moment is no
+    /// proof: the attempt may have been made with it.
     pub fn want_newer(&mut self, now: Instant, id: SegmentId, since: Instant) -> Refresh {
         let Some(entry) = self.entries.get_mut(&id) else { return Refresh::Unknown };
         let Some(name) = entry.name.clone() else { return Refresh::Unknown };
