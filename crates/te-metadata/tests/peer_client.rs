@@ -94,10 +94,10 @@ fn a_dripping_peer_costs_the_deadline() {
 /// A peer that accepts no bytes: the question is larger than the socket buffers.
 #[test]
 fn a_peer_that_does_not_read_costs_the_deadline() {
-    let stuck = peer(|_stream| pause(Duration::from_secs(3)));
+    let stuck = peer(|_stream| pause(Duration::from_secs(5)));
     let limits = PeerLimits {
         max_frame: 64 << 20,
-        exchange_timeout: Duration::from_millis(300),
+        exchange_timeout: Duration::from_secs(1),
         ..PeerLimits::default()
     };
     let client = PeerClient::new(limits, AddressFamily::Any);
