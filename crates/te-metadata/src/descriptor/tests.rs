@@ -307,6 +307,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    // Seeds of failures are printed; a counter-proof shall not write files.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = SegmentDescriptor::decode(&bytes);

@@ -114,6 +114,9 @@ fn k40_memory_follows_the_bytes_that_came() {
 }
 
 proptest! {
+    // Seeds of failures are printed; a counter-proof shall not write files.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn arbitrary_bytes_never_panic_however_they_are_cut(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..10),

@@ -102,6 +102,9 @@ fn unknown_keys_are_ignored() {
 }
 
 proptest! {
+    // Seeds of failures are printed; a counter-proof shall not write files.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Notify::decode(&bytes);

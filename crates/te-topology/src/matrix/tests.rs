@@ -102,6 +102,9 @@ fn any_matrix() -> impl Strategy<Value = PriorityMatrix> {
 }
 
 proptest! {
+    // Seeds of failures are printed; a counter-proof shall not write files.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn printing_and_parsing_is_lossless(matrix in any_matrix()) {
         let text = matrix.to_string();
