@@ -47,7 +47,7 @@ impl Runner<'_> {
         if self.one_by_one {
             command.args(["--test-threads", "1", "--show-output"]);
         }
-        let sections = Sections(vec![(program.prefix.clone(), Parser::default())]);
+        let sections = Sections::of(&program.prefix);
         self.run_command(journal, sections, command)
     }
 
@@ -67,7 +67,7 @@ impl Runner<'_> {
         prefix: &str,
         command: Command,
     ) -> anyhow::Result<Vec<TestResult>> {
-        let sections = Sections(vec![(prefix.to_owned(), Parser::default())]);
+        let sections = Sections::of(prefix);
         self.run_command(journal, sections, command)
     }
 
@@ -115,7 +115,8 @@ impl Runner<'_> {
     }
 
     fn show(&self, results: &[TestResult], sections: &Sections, watch: Stopwatch) {
-        for (prefix, parser) in sections.0.iter().filter(|(_, parser)| !parser.seen().is_empty()) {
+        for (prefix, parser) in sections.list.iter().filter(|(_, parser)| !parser.seen().is_empty())
+        {
             let mine = results.iter().filter(|result| belongs(result, prefix));
             let tally = Tally::of(mine).to_string();
             if self.one_by_one {
@@ -168,15 +169,26 @@ fn show_failures(results: &[TestResult], prefix: &str, parser: &Parser) {
 /// What one command printed, cut where it begins to speak of another crate: a run of doc tests
 /// covers several.
 #[derive(Debug, Default)]
-struct Sections(Vec<(String, Parser)>);
+struct Sections {
+    list: Vec<(String, Parser)>,
+    /// What the doc tests are named after where it is not the crate that they belong to.
+    package: Option<String>,
+}
 
 impl Sections {
+    /// Of a command that tests one thing, whose name this is.
+    fn of(name: &str) -> Self {
+        let list = vec![(name.to_owned(), Parser::default())];
+        Self { list, package: Some(name.to_owned()) }
+    }
+
     fn feed(&mut self, line: &str) -> Option<&(String, Verdict)> {
         if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
-            self.0.push((format!("{name}::doc"), Parser::default()));
+            let own = self.package.as_ref().map(|package| format!("{package}/doc"));
+            self.list.push((own.unwrap_or_else(|| format!("{name}::doc")), Parser::default()));
             return None;
         }
-        self.0.last_mut()?.1.feed(line)
+        self.list.last_mut()?.1.feed(line)
     }
 }
 
@@ -204,16 +216,16 @@ fn show_figures(parser: &Parser) {
 /// Puts together what the harness printed, what the skip log says and how the program ended.
 fn assemble(sections: &Sections, skips: &SkipLog, ended: Ended) -> Vec<TestResult> {
     let mut results: Vec<TestResult> = Vec::new();
-    for (prefix, parser) in &sections.0 {
+    for (prefix, parser) in &sections.list {
         results.extend(section_results(prefix, parser, skips));
     }
-    let prefix = sections.0.first().map_or("doc", |(prefix, _)| prefix.as_str());
-    let names: Vec<&str> = sections.0.iter().flat_map(|(_, parser)| names(parser)).collect();
+    let prefix = sections.list.first().map_or("doc", |(prefix, _)| prefix.as_str());
+    let names: Vec<&str> = sections.list.iter().flat_map(|(_, parser)| names(parser)).collect();
     for stranger in skips.strangers(&names) {
         let why = format!("the skip log names `{stranger}`, which is no test of this program");
         results.push(TestResult::new(format!("{prefix}::(skip log)"), Outcome::Failed(why)));
     }
-    let complaints = sections.0.iter().filter_map(|(_, parser)| parser.complaint());
+    let complaints = sections.list.iter().filter_map(|(_, parser)| parser.complaint());
     let any_failed = results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)));
     for why in denial(ended, any_failed).into_iter().chain(complaints) {
         let id = format!("{prefix}::(the program itself)");
@@ -261,7 +273,7 @@ mod tests {
     use super::*;
 
     fn results(text: &str, skips: &str, ended: Ended) -> Vec<(String, Outcome)> {
-        let mut sections = Sections(vec![("te_x".to_owned(), Parser::default())]);
+        let mut sections = Sections::of("te_x");
         for line in text.lines() {
             sections.feed(line);
         }
