@@ -137,3 +137,45 @@ pub struct Miscount {
 fn deadline(patience: Duration) -> Instant {
     SystemClock.now() + patience
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::RemoteSide;
+
+    fn token(slot: u32) -> SliceToken {
+        SliceToken::new(slot, 1)
+    }
+
+    fn complete(recorder: &Recorder, slot: u32) {
+        let remote = RemoteSide::Settled;
+        recorder.complete(Completion { token: token(slot), result: Ok(()), remote });
+    }
+
+    #[test]
+    fn a_miscount_names_every_slice_that_did_not_end_once() {
+        let recorder = Recorder::new();
+        [1, 2, 2, 5].into_iter().for_each(|slot| complete(&recorder, slot));
+        let wrong = recorder.check_exactly_once(&[token(1), token(2), token(3)]).unwrap_err();
+        assert_eq!(wrong.missing, [token(3)]);
+        assert_eq!(wrong.repeated, [token(2)]);
+        assert_eq!(wrong.unknown, [token(5)]);
+        let right = Recorder::new();
+        complete(&right, 1);
+        assert_eq!(right.check_exactly_once(&[token(1)]), Ok(()));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_completion_or_with_patience() {
+        let recorder = Recorder::new();
+        assert!(!recorder.wait_for(1, Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| complete(&recorder, 1));
+            assert!(recorder.wait_for(1, Duration::from_secs(60)));
+        });
+        assert!(recorder.wait_beyond(0, Duration::ZERO));
+        recorder.room(SegmentId::from_u64(1));
+        assert!(recorder.wait_beyond(1, Duration::ZERO));
+        assert!(!recorder.wait_beyond(2, Duration::ZERO));
+    }
+}

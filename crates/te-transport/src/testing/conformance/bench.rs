@@ -227,9 +227,9 @@ impl Bench {
     /// Closes both ends; nothing that ended may end again.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         let deadline = self.pair.clock.now() + self.bounds.settle;
-        let report = self.pair.initiator.close(deadline);
-        self.pair.target.transport().close(deadline);
-        ensure(report.joined, || "close left threads behind".to_owned())?;
+        let here = self.pair.initiator.close(deadline);
+        let there = self.pair.target.transport().close(deadline);
+        ensure(here.joined && there.joined, || "close left threads behind".to_owned())?;
         self.exactly_once()
     }
 
