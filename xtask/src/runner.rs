@@ -160,10 +160,16 @@ fn show_failures(results: &[TestResult], prefix: &str, parser: &Parser) {
             continue;
         }
         let printed = name_in(result, prefix).and_then(|name| captured.get(name));
-        let printed = printed.map(|lines| lines.join("\n")).unwrap_or_default();
+        let printed = printed.map(|lines| without_backtrace(lines).join("\n")).unwrap_or_default();
         let why = if printed.is_empty() { result.outcome.reason() } else { printed.trim() };
         ui::say(&format!("\n{} {}\n{}\n", ui::bold("FAILED"), result.id, why));
     }
+}
+
+/// What comes before a backtrace; the log has all of it.
+fn without_backtrace<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
+    let end = lines.iter().position(|line| *line == "stack backtrace:");
+    &lines[..end.unwrap_or(lines.len())]
 }
 
 /// What one command printed, cut where it begins to speak of another crate: a run of doc tests
