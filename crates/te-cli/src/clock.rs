@@ -1,0 +1,18 @@
+//! The one place of this program that reads a clock.
+
+use std::time::{Duration, Instant};
+
+/// A running measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch(Instant);
+
+impl Watch {
+    #[expect(clippy::disallowed_methods, reason = "a program is the edge where time is read")]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}

@@ -1,0 +1,1 @@
+//! The line of an error, and its number.

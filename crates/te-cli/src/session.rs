@@ -1,0 +1,65 @@
+//! From the common options to a running engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use te_engine::{
+    EngineConfig, LoadOptions, ProcessEnvironment, RemoteSegment, SegmentId, TransferEngine,
+};
+
+use crate::args::Common;
+use crate::error::{CliError, Failure};
+use crate::logging;
+
+/// Settings from all their sources.
+pub(crate) fn load_config(common: &Common) -> Result<EngineConfig, CliError> {
+    let options = LoadOptions { file: common.config.clone(), environment: &ProcessEnvironment };
+    EngineConfig::load(&options).map_err(|error| CliError::config(&error))
+}
+
+/// An engine for a verb that only asks others: it exposes nothing.
+pub(crate) fn client(common: &Common) -> Result<TransferEngine, CliError> {
+    start(common, "127.0.0.1", None)
+}
+
+/// An engine that others reach at `host`.
+pub(crate) fn start(
+    common: &Common,
+    host: &str,
+    port: Option<u16>,
+) -> Result<TransferEngine, CliError> {
+    let config = load_config(common)?;
+    logging::start(&config, common.verbose)?;
+    let mut builder =
+        TransferEngine::builder().config(config).metadata(&common.metadata).name(host);
+    if let Some(port) = port {
+        builder = builder.port(port);
+    }
+    builder.build().map_err(|error| CliError::build(&error))
+}
+
+/// A segment of somebody else.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) id: SegmentId,
+    pub(crate) name: String,
+    pub(crate) known: Arc<RemoteSegment>,
+}
+
+/// Opens a segment; `action` begins the line of an error.
+pub(crate) fn open(engine: &TransferEngine, action: &str, name: &str) -> Result<Opened, CliError> {
+    let id = engine.open_segment(name).map_err(|error| CliError::open(action, name, &error))?;
+    let known = engine.segment(id).ok_or_else(|| {
+        CliError::new(Failure::Unreachable, action, "its description is gone").with_peer(name)
+    })?;
+    Ok(Opened { id, name: name.to_owned(), known })
+}
+
+/// Ends an engine within the configured time; a thread that does not end is worth a line.
+pub(crate) fn close(engine: &TransferEngine) {
+    let limit: Duration = engine.config().engine.shutdown_timeout;
+    let report = engine.close(limit);
+    if !report.joined || report.open_tasks > 0 {
+        tracing::warn!(open_tasks = report.open_tasks, joined = report.joined, "closed in haste");
+    }
+}

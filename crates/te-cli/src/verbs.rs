@@ -1,0 +1,10 @@
+//! The verbs, one file each; those that exchange one small message share a file.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod peer;
+pub(crate) mod read;
+pub(crate) mod segment;
+pub(crate) mod serve;
+mod summary;
+pub(crate) mod write;
