@@ -20,6 +20,7 @@ use crate::config::EngineConfig;
 use crate::data_path::DataPath;
 use crate::engine::{TransferEngine, run_ticker};
 use crate::error::BuildError;
+use crate::housekeeping::Housekeeping;
 use crate::inbox::{Inbox, Service};
 use crate::peers::Peers;
 use crate::publish::Publisher;
@@ -203,6 +204,9 @@ impl EngineBuilder {
         if !self.transports.is_empty() {
             return Ok(self.transports.clone());
         }
+        if self.config.engine.force_hca && !self.config.engine.force_tcp {
+            return Err(BuildError::NoRdma);
+        }
         let compiled = self.compiled_transports();
         if compiled.is_empty() { Err(BuildError::NoTransport) } else { Ok(compiled) }
     }
@@ -269,8 +273,12 @@ impl EngineBuilder {
         let capacity = self.config.engine.notify_queue as usize;
         let inbox = Arc::new(Inbox::new(capacity, Arc::clone(&counters)));
         let shared = self.shared(&publisher, &inbox, counters);
-        let max_attempts = u16::try_from(self.config.engine.retry_count).unwrap_or(u16::MAX).max(1);
-        let path = Classic::new(shared.clone(), transports.clone(), RetryPolicy { max_attempts });
+        let retries = u16::try_from(self.config.engine.retry_count).unwrap_or(u16::MAX - 1);
+        let policy = RetryPolicy {
+            max_attempts: retries + 1,
+            slice_timeout: self.config.engine.slice_timeout,
+        };
+        let path = Classic::new(shared.clone(), transports.clone(), policy);
         let registry = Registry::new(
             Arc::clone(&segment),
             transports.clone(),
@@ -310,9 +318,10 @@ impl TransferEngine {
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;
         self.server = Some(server);
         let (shared, path) = (self.shared.clone(), Arc::clone(&self.path));
+        let duties = Housekeeping::new(&self.config);
         let ticker = std::thread::Builder::new()
             .name("te-timer".into())
-            .spawn(move || run_ticker(&shared, &*path, &*shared.clock))
+            .spawn(move || run_ticker(&shared, &*path, duties))
             .map_err(BuildError::Thread)?;
         *self.ticker.lock() = Some(ticker);
         Ok(())

@@ -102,7 +102,11 @@ impl Classic {
     }
 
     fn pump(&self, queue: &PeerQueue) {
-        queue.pump(&self.slices, || self.shared.peers.current(queue.id));
+        let clock = &*self.shared.clock;
+        queue.pump(&self.slices, clock, || self.shared.peers.current(queue.id));
+        if let Some(limit) = self.policy.slice_timeout {
+            self.shared.alarm.at(clock.now() + limit);
+        }
     }
 
     /// Applies an event to a task and does what follows from it.
@@ -181,6 +185,16 @@ impl Classic {
         if !tokens.is_empty() {
             self.transports.iter().for_each(|transport| transport.cancel(&tokens));
         }
+    }
+
+    /// Ends tasks with a slice that takes too long; says when the next one may.
+    fn end_slow(&self, now: Instant) -> Option<Instant> {
+        let limit = self.policy.slice_timeout?;
+        let (late, oldest) = self.slices.overdue(now.checked_sub(limit)?);
+        for (batch, task) in late {
+            self.end(&batch, &[task], TaskState::Timeout, "a slice of it takes too long");
+        }
+        Some(oldest? + limit)
     }
 
     fn land(&self, flight: &Flight, completion: &Completion) {
@@ -276,7 +290,7 @@ impl DataPath for Classic {
     }
 
     fn tick(&self, now: Instant) -> Option<Instant> {
-        let mut next: Option<Instant> = self.release_delayed(now);
+        let mut next = self.release_delayed(now).into_iter().chain(self.end_slow(now)).min();
         for batch in self.shared.batches.all() {
             let overdue = batch.overdue(now);
             if !overdue.is_empty() {

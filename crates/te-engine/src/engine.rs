@@ -14,13 +14,13 @@ use te_segment::{
     AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
     UnregisterError,
 };
-use te_transport::Clock;
 
 use crate::builder::EngineBuilder;
 use crate::classic::Shared;
 use crate::config::{ConfigWarning, EngineConfig};
 use crate::data_path::DataPath;
 use crate::error::{BatchError, EngineError, OpenError, WaitError};
+use crate::housekeeping::Housekeeping;
 use crate::id::BatchId;
 use crate::inbox::Inbox;
 use crate::publish::Publisher;
@@ -418,9 +418,13 @@ impl fmt::Debug for TransferEngine {
 }
 
 /// The timer thread's loop.
-pub(crate) fn run_ticker(shared: &Shared, path: &dyn DataPath, clock: &dyn Clock) {
+pub(crate) fn run_ticker(shared: &Shared, path: &dyn DataPath, mut duties: Housekeeping) {
+    let clock = &shared.clock;
+    shared.alarm.at(clock.now());
     while shared.alarm.wait(|| clock.now()) {
-        if let Some(next) = path.tick(clock.now()) {
+        let now = clock.now();
+        let nexts = [path.tick(now), duties.tick(now, shared)];
+        if let Some(next) = nexts.into_iter().flatten().min() {
             shared.alarm.at(next);
         }
     }

@@ -42,6 +42,9 @@ pub enum BuildError {
     /// No transport is compiled in or given.
     #[error("no transport: the build has none, and none was given")]
     NoTransport,
+    /// RDMA was demanded, and this build has none.
+    #[error("RDMA is demanded (engine.force_hca, MC_FORCE_HCA), and this build has no RDMA")]
+    NoRdma,
     /// The engine's record could not be published.
     #[error("cannot publish the engine's record")]
     Publish(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -55,6 +55,7 @@ mod engine;
 mod error;
 #[cfg(feature = "async")]
 mod future;
+mod housekeeping;
 mod id;
 mod inbox;
 mod peers;

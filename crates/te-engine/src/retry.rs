@@ -11,6 +11,9 @@ use te_transport::{FaultClass, RemoteSide, SliceFault};
 pub(crate) struct RetryPolicy {
     /// Tries of one piece, at least 1.
     pub(crate) max_attempts: u16,
+    /// How long one try may take before its task ends as timed out; `None` leaves that to the
+    /// transport and the task's deadline (te-classic A69).
+    pub(crate) slice_timeout: Option<Duration>,
 }
 
 /// What to do with a piece that failed.
@@ -90,7 +93,7 @@ mod tests {
     use crate::testing_support::{a_peer, a_restarted_peer};
     use te_transport::Phase;
 
-    const POLICY: RetryPolicy = RetryPolicy { max_attempts: 3 };
+    const POLICY: RetryPolicy = RetryPolicy { max_attempts: 3, slice_timeout: None };
 
     fn fault(class: FaultClass) -> SliceFault {
         SliceFault::new(class, Phase::Payload, "test")

@@ -4,6 +4,7 @@
 //!     same slot, finds another generation and is counted, not believed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SliceToken};
@@ -18,6 +19,8 @@ pub(crate) struct Flight {
     pub(crate) task: usize,
     pub(crate) piece: Piece,
     pub(crate) peer: Arc<RemoteSegment>,
+    /// When it went to the transport.
+    pub(crate) since: Instant,
 }
 
 #[derive(Debug)]
@@ -80,6 +83,15 @@ impl SliceTable {
         ours.map(|(number, slot)| SliceToken::new(number, slot.generation)).collect()
     }
 
+    /// Tasks with a slice that left at `before` or earlier, and when the oldest other slice left.
+    pub(crate) fn overdue(&self, before: Instant) -> (Vec<(Arc<Batch>, usize)>, Option<Instant>) {
+        let table = self.slots.lock();
+        let flights = || table.slots.iter().filter_map(|slot| slot.flight.as_ref());
+        let late = flights().filter(|flight| flight.since <= before);
+        let tasks = late.map(|flight| (Arc::clone(&flight.batch), flight.task)).collect();
+        (tasks, flights().map(|flight| flight.since).filter(|since| *since > before).min())
+    }
+
     pub(crate) fn len(&self) -> usize {
         let table = self.slots.lock();
         table.slots.len() - table.free.len()
@@ -95,7 +107,8 @@ mod tests {
 
     fn flight() -> Flight {
         let piece = Piece { offset: 0, len: 1, attempt: 0 };
-        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1) }
+        let since = te_transport::Clock::now(&te_transport::SystemClock);
+        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1), since }
     }
 
     #[test]

@@ -30,9 +30,8 @@ fn engine() -> (TransferEngine, Arc<Faulty>, Arc<Faulty>) {
 }
 
 fn part(region: &Region, offset: u64, len: u64) -> Region {
-    let at = std::ptr::without_provenance_mut::<u8>(
-        usize::try_from(region.address() + offset).unwrap(),
-    );
+    let at =
+        std::ptr::without_provenance_mut::<u8>(usize::try_from(region.address() + offset).unwrap());
     parts::region(at, usize::try_from(len).unwrap())
 }
 

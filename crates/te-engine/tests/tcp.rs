@@ -5,8 +5,9 @@
 use std::time::{Duration, Instant};
 
 use te_engine::{
-    BatchId, EngineConfig, FaultClass, Notify, NotifyOutcome, Region, RegisterOptions, RemoteAccess,
-    RemoteSide, SegmentId, TaskState, TransferEngine, TransferError, TransferRequest, WaitError,
+    BatchId, EngineConfig, FaultClass, Notify, NotifyOutcome, Region, RegisterOptions,
+    RemoteAccess, RemoteSide, SegmentId, TaskState, TransferEngine, TransferError, TransferRequest,
+    WaitError,
 };
 
 const SIZE: u64 = 8 << 20;
@@ -96,7 +97,8 @@ fn fault24_one_bad_entry_fails_alone() {
     let (a, b) = (node(), node());
     let target = open(&a, &b);
     a.region.write_from(0, &pattern(1, 300)).unwrap();
-    let write = |at: u64, to: u64| TransferRequest::write(a.region.range(at, 100).unwrap(), target, to);
+    let write =
+        |at: u64, to: u64| TransferRequest::write(a.region.range(at, 100).unwrap(), target, to);
     let base = b.region.address();
     let batch = submit(&a, &[write(0, base), write(100, base + SIZE - 50), write(200, base + 200)]);
     a.engine.wait(batch, LIMIT).unwrap();
@@ -120,7 +122,10 @@ fn fault25_zero_length_completes_at_once_and_needs_an_open_target() {
     assert_eq!((status.state, status.completed), (TaskState::Completed, 2));
     let nobody = TransferRequest::read(a.region.range(0, 0).unwrap(), SegmentId::from_u64(77), 0);
     let refused = a.engine.transfer(&[nobody], LIMIT).unwrap_err();
-    assert!(matches!(refused, TransferError::Submit(te_engine::SubmitError::UnknownSegment { .. })));
+    assert!(matches!(
+        refused,
+        TransferError::Submit(te_engine::SubmitError::UnknownSegment { .. })
+    ));
 }
 
 #[test]

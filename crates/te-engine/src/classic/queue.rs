@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SegmentId, Slice};
-use te_transport::{SliceSource, Transport};
+use te_transport::{Clock, SliceSource, Transport};
 
 use crate::batch::Batch;
 use crate::slices::{Flight, SliceTable};
@@ -54,14 +55,19 @@ impl PeerQueue {
     }
 
     /// Feeds the transport until it has no room or nothing is left.
-    pub(crate) fn pump(&self, slices: &SliceTable, peer: impl Fn() -> Option<Arc<RemoteSegment>>) {
+    pub(crate) fn pump(
+        &self,
+        slices: &SliceTable,
+        clock: &dyn Clock,
+        peer: impl Fn() -> Option<Arc<RemoteSegment>>,
+    ) {
         if self.wishes.fetch_add(1, Ordering::AcqRel) != 0 {
             return;
         }
         let mut honoured = 1;
         loop {
             if let Some(peer) = peer() {
-                let mut source = Source { queue: self, slices, peer: &peer };
+                let mut source = Source { queue: self, slices, peer: &peer, since: clock.now() };
                 self.transport.submit(&peer, &mut source);
             }
             let left = self.wishes.fetch_sub(honoured, Ordering::AcqRel) - honoured;
@@ -73,7 +79,8 @@ impl PeerQueue {
     }
 
     /// The next piece and its task.
-    fn next(&self, slices: &SliceTable, peer: &Arc<RemoteSegment>) -> Option<Slice> {
+    fn next(&self, source: &Source<'_>) -> Option<Slice> {
+        let (slices, peer) = (source.slices, source.peer);
         let mut items = self.items.lock();
         loop {
             let front = items.front()?;
@@ -86,10 +93,10 @@ impl PeerQueue {
             drop(inner);
             let item = if is_last { items.pop_front()? } else { front.clone() };
             if let Some((piece, (op, local, remote))) = launched {
-                let flight =
-                    Flight { batch: item.batch, task: item.task, piece, peer: Arc::clone(peer) };
+                let Item { batch, task, .. } = item;
+                let (since, attempt, peer) = (source.since, piece.attempt, Arc::clone(peer));
+                let flight = Flight { batch, task, piece, peer: Arc::clone(&peer), since };
                 let token = slices.insert(flight);
-                let (peer, attempt) = (Arc::clone(peer), piece.attempt);
                 return Some(Slice { token, op, local, remote, peer, attempt });
             }
         }
@@ -106,10 +113,11 @@ struct Source<'a> {
     queue: &'a PeerQueue,
     slices: &'a SliceTable,
     peer: &'a Arc<RemoteSegment>,
+    since: Instant,
 }
 
 impl SliceSource for Source<'_> {
     fn next_slice(&mut self) -> Option<Slice> {
-        self.queue.next(self.slices, self.peer)
+        self.queue.next(self)
     }
 }

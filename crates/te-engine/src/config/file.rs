@@ -76,7 +76,7 @@ impl Reader<'_> {
             let line = key_line(self.text, places, name);
             match variable(&field) {
                 Some(row) => self.setting(row, value, line),
-                None => self.problem(line, &field, unknown(section)),
+                None => self.problem(line, &field, unknown(section, name)),
             }
         }
     }
@@ -129,11 +129,23 @@ fn sections() -> String {
     names.join(", ")
 }
 
-fn unknown(section: &str) -> String {
+/// Names the key that was probably meant, or all there are.
+fn unknown(section: &str, name: &str) -> String {
     let names: Vec<&str> = variables()
         .map(Variable::path)
         .filter(|path| path.0 == section)
         .map(|path| path.1)
         .collect();
-    format!("is not a setting; [{section}] has {}", names.join(", "))
+    let alike = |other: &&&str| common_prefix(name, other) >= LIKELY_PREFIX;
+    match names.iter().filter(alike).max_by_key(|other| common_prefix(name, other)) {
+        Some(likely) => format!("is not a setting; {likely} is"),
+        None => format!("is not a setting; [{section}] has {}", names.join(", ")),
+    }
+}
+
+/// A key that begins like another is probably meant to be that one.
+const LIKELY_PREFIX: usize = 4;
+
+fn common_prefix(left: &str, right: &str) -> usize {
+    left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{EngineConfig, LoadOptions, Source};
 
 /// A configuration from these variables alone.
-fn load(variables: &[(&str, &str)]) -> EngineConfig {
+pub(super) fn load(variables: &[(&str, &str)]) -> EngineConfig {
     let environment: BTreeMap<&str, &str> = variables.iter().copied().collect();
     EngineConfig::load(&LoadOptions { file: None, environment: &environment }).unwrap()
 }

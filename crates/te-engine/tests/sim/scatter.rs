@@ -67,7 +67,9 @@ fn a81_a_bad_fragment_fails_alone_and_a_bad_range_whole() {
     let outcomes: Vec<_> = operation.fragments().into_iter().map(|f| f.outcome.unwrap()).collect();
     assert_eq!(outcomes[0], Ok(()));
     assert!(outcomes[1..8].iter().all(|o| matches!(o, Err(FragmentError::Invalid { .. }))));
-    assert!(matches!(&outcomes[8], Err(FragmentError::NotSubmitted { reason }) if reason.contains("nobody")));
+    assert!(
+        matches!(&outcomes[8], Err(FragmentError::NotSubmitted { reason }) if reason.contains("nobody"))
+    );
     assert_eq!(outcomes.len(), 9);
     assert!(bytes_of(&b.region, 0, 64) == pattern(6, 0, 64));
 }

@@ -115,3 +115,24 @@ fn a_buffer_in_use_is_not_given_back_before_its_slice_is() {
     assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
     a.engine.unregister(a.region.address()).unwrap();
 }
+
+#[test]
+fn a69_a_slice_that_takes_too_long_ends_its_task_for_good() {
+    // MC_SLICE_TIMEOUT: unlike the peer's advisory TIMEOUT this one is final, and the buffer free.
+    let config = te_engine::EngineConfig::default()
+        .adjust(|s| s.engine.slice_timeout = Some(Duration::from_secs(1)))
+        .unwrap();
+    let world = World::with_config(SimFabric::builder(1).bandwidth(50_000), config);
+    let (a, b) = (world.node("a"), world.node("b"));
+    let target = a.engine.open_segment("b").unwrap();
+    let write = |len| {
+        let local = a.region.range(0, len).unwrap();
+        TransferRequest::write(local, target, b.region.address())
+    };
+    let batch = a.engine.allocate_batch(2).unwrap();
+    a.engine.submit(batch, &[write(1000), write(200_000)]).unwrap();
+    assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(3)));
+    let states: Vec<_> = check_final(&a, batch, &[1000, 200_000]).iter().map(|s| s.state).collect();
+    assert_eq!(states, [TaskState::Completed, TaskState::Timeout]);
+    a.engine.unregister(a.region.address()).unwrap();
+}

@@ -82,7 +82,7 @@ fn all_problems_are_told_with_line_and_key() {
     told.sort();
     assert_eq!(told.len(), 4, "{told:#?}");
     assert_eq!(told[0], "2: tcp.lanes_per_peer = 99 is not a whole number from 1 to 16");
-    assert!(told[1].starts_with("3: tcp.lanes is not a setting; [tcp] has connection_pool, "));
+    assert_eq!(told[1], "3: tcp.lanes is not a setting; lanes_per_peer is");
     assert_eq!(
         told[2],
         "5: nothing is not a section; they are engine, log, metadata, peer, rdma, tcp, topology"
@@ -91,6 +91,13 @@ fn all_problems_are_told_with_line_and_key() {
         told[3],
         "9: log.level = \"LOUD\" is not \"TRACE\", \"INFO\", \"WARNING\" or \"ERROR\""
     );
+}
+
+#[test]
+fn a_key_like_no_other_is_answered_with_all_there_are() {
+    let told = problems("unlike", "[topology]\nnics = 3\n");
+    let keys = "custom_file, filters, path_round_robin";
+    assert_eq!(told, [format!("2: topology.nics is not a setting; [topology] has {keys}")]);
 }
 
 #[test]
