@@ -27,6 +27,24 @@ impl<'a> Part<'a> {
         Self { range, offset, len: left.min(max) }
     }
 
+    /// Stores bytes in it as a receiving socket would; gives how many fit.
+    #[cfg(test)]
+    pub(crate) fn store(&self, bytes: &[u8]) -> usize {
+        let n = self.len.min(bytes.len());
+        let at = self.range.offset() + self.offset;
+        self.range.region().write_from(at, &bytes[..n]).unwrap();
+        n
+    }
+
+    /// Its bytes, as a sending socket would take them.
+    #[cfg(test)]
+    pub(crate) fn load(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        let at = self.range.offset() + self.offset;
+        self.range.region().read_into(at, &mut bytes).unwrap();
+        bytes
+    }
+
     /// Whether it reaches the end of its range.
     pub(crate) fn is_last(&self) -> bool {
         self.offset + self.len as u64 >= self.range.len()

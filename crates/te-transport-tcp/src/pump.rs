@@ -150,3 +150,6 @@ fn receive_once(
     }
     Some(0)
 }
+
+#[cfg(test)]
+pub(crate) mod harness;

@@ -81,7 +81,8 @@ enum Due {
 pub(crate) struct Server {
     poll: Poll,
     events: Events,
-    listener: TcpListener,
+    /// Gone once the transport closes, so that nobody connects to a port that nobody serves.
+    listener: Option<TcpListener>,
     service: Arc<Service>,
     revocations: Arc<Revocations>,
     config: TcpConfig,
@@ -112,7 +113,7 @@ impl Server {
         let server = Self {
             poll,
             events: Events::with_capacity(1024),
-            listener,
+            listener: Some(listener),
             service,
             revocations,
             config,
@@ -232,7 +233,8 @@ impl Server {
             if !self.acceptable {
                 return;
             }
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok((stream, address)) => self.on_accepted(now, stream, address),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
                 Err(error) if is_shortage(&error) => {
@@ -328,6 +330,7 @@ impl Core for Server {
     }
 
     fn finish(&mut self) {
+        self.listener = None;
         self.connections.clear();
         self.per_address.clear();
         self.count_open();

@@ -1,1 +1,395 @@
-//! placeholder
+//! The lanes of one peer, moved by hand.
+#![expect(clippy::disallowed_methods, reason = "any instant will do as a start")]
+
+use std::sync::Arc;
+
+use te_metadata::{HostPort, SegmentDescriptor, SegmentName, TcpEndpoint};
+use te_segment::{AlignedBuffer, Region, RemoteRange, RemoteSegment, SegmentId};
+use te_transport::{FaultClass, Phase};
+
+use super::*;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
+const ROUND: Duration = Duration::from_secs(5);
+
+struct Bench {
+    pool: Pool,
+    now: Instant,
+    region: Region,
+    peer: Arc<RemoteSegment>,
+    next: u32,
+}
+
+/// An order without what a test does not look at: jobs are told by their number.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Connect(usize),
+    Start(usize, u32),
+    Fail(Vec<u32>),
+}
+
+fn bench(lanes: usize) -> Bench {
+    let config = TcpConfig { lanes_per_peer: lanes, ..TcpConfig::default() };
+    assert_eq!((config.first_pause, config.max_pause), (FIRST_PAUSE, MAX_PAUSE));
+    let descriptor = SegmentDescriptor::tcp("peer", TcpEndpoint::default(), Vec::new());
+    let name = SegmentName::parse("peer").unwrap();
+    let rpc = HostPort::new("localhost", Some(1)).unwrap();
+    let peer = RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1);
+    Bench {
+        pool: Pool::new(&config),
+        now: Instant::now(),
+        region: Region::from(AlignedBuffer::zeroed(1).unwrap()),
+        peer: Arc::new(peer),
+        next: 0,
+    }
+}
+
+impl Bench {
+    fn job(&mut self) -> Job {
+        let slice = Slice {
+            token: SliceToken::new(self.next, 1),
+            op: Opcode::Read,
+            local: self.region.whole(),
+            remote: RemoteRange::new(1, 1).unwrap(),
+            peer: Arc::clone(&self.peer),
+            attempt: 0,
+        };
+        self.next += 1;
+        Job { slice, version: Version::V2, retried: false }
+    }
+
+    fn push(&mut self, n: u32) {
+        for _ in 0..n {
+            let job = self.job();
+            self.pool.push(job);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Seen> {
+        let number = |job: &Job| job.slice.token.slot();
+        Some(match self.pool.poll(self.now)? {
+            Order::Connect(lane) => Connect(lane),
+            Order::Start(lane, job) => Start(lane, number(&job)),
+            Order::Fail(jobs, _) => Fail(jobs.iter().map(number).collect()),
+        })
+    }
+
+    #[track_caller]
+    fn expect(&mut self, orders: &[Seen]) {
+        for order in orders {
+            assert_eq!(self.poll().as_ref(), Some(order));
+        }
+        assert_eq!(self.poll(), None);
+    }
+
+    fn fail(&mut self, lane: usize) {
+        let fault = SliceFault::new(FaultClass::Peer, Phase::Connect, "cannot connect");
+        self.pool.on_connect_failed(self.now, lane, fault);
+    }
+
+    fn later(&mut self, time: Duration) {
+        self.now += time;
+    }
+}
+
+use Seen::{Connect, Fail, Start};
+
+/// J63: one lane serves what waits in order, over one connection.
+#[test]
+fn j63_one_lane_serves_in_order_over_one_connection() {
+    let mut b = bench(1);
+    b.push(3);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    for number in 0..3 {
+        b.expect(&[Start(0, number)]);
+        b.pool.on_finished(0, true);
+    }
+    b.expect(&[]);
+}
+
+/// F32: idle lanes first; a lane is opened only when work waits; one attempt at a time.
+#[test]
+fn f32_a_lane_is_opened_only_when_work_waits_one_at_a_time() {
+    let mut b = bench(4);
+    b.expect(&[]);
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 0)]);
+    b.pool.on_finished(0, true);
+    b.push(3);
+    b.expect(&[Start(0, 1), Connect(1)]);
+    b.pool.on_connected(1);
+    b.expect(&[Start(1, 2), Connect(2)]);
+    b.pool.on_finished(0, true);
+    b.expect(&[Start(0, 3)]);
+    b.pool.on_connected(2);
+    b.expect(&[]);
+}
+
+/// J59, F34: a failed lane reconnects while a sibling goes on; what waits is not failed.
+#[test]
+fn j59_a_failed_lane_reconnects_while_a_sibling_goes_on() {
+    let mut b = bench(2);
+    b.push(4);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 0), Connect(1)]);
+    b.pool.on_connected(1);
+    b.expect(&[Start(1, 1)]);
+    b.pool.on_finished(1, false);
+    b.expect(&[Connect(1)]);
+    b.pool.on_finished(0, true);
+    b.expect(&[Start(0, 2)]);
+    b.pool.on_connected(1);
+    b.expect(&[Start(1, 3)]);
+}
+
+/// J60: a lane that could not connect is tried again while a sibling is usable, after its pause;
+/// lanes that were never tried come first; when the last usable lane goes, a fresh round starts.
+#[test]
+fn j60_failed_lanes_are_tried_again_after_never_tried_ones() {
+    let mut b = bench(3);
+    b.push(9);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 0), Connect(1)]);
+    b.fail(1);
+    b.later(MAX_PAUSE);
+    b.expect(&[Connect(2)]);
+    b.fail(2);
+    b.expect(&[Connect(1)]);
+    b.fail(1);
+    b.pool.on_finished(0, false);
+    b.expect(&[Connect(0)]);
+    b.fail(0);
+    b.expect(&[Connect(2)]);
+    b.fail(2);
+    b.expect(&[Connect(1)]);
+    b.fail(1);
+    b.expect(&[Fail((1..9).collect())]);
+}
+
+/// J61 as changed (peer faults 9, 10): a pause follows only a failed attempt, doubles up to 50 ms
+/// per lane, and one timer starts the next round.
+#[test]
+fn j61_pauses_double_up_to_fifty_milliseconds() {
+    let mut b = bench(1);
+    let mut expected = FIRST_PAUSE;
+    for _ in 0..6 {
+        b.push(1);
+        let number = b.next - 1;
+        b.expect(&[Connect(0)]);
+        b.fail(0);
+        b.expect(&[Fail(vec![number])]);
+        b.push(1);
+        b.expect(&[]);
+        assert_eq!(b.pool.deadline(), Some(b.now + expected));
+        b.later(expected - Duration::from_nanos(1));
+        b.expect(&[]);
+        b.later(Duration::from_nanos(1));
+        let gone = b.pool.drain();
+        assert_eq!(gone.len(), 1);
+        expected = (expected * 2).min(MAX_PAUSE);
+    }
+    assert_eq!(expected, MAX_PAUSE);
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    assert_eq!(b.pool.deadline(), None, "no second round while one runs");
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, b.next - 1)]);
+    b.pool.on_finished(0, false);
+    b.push(1);
+    b.expect(&[Connect(0)]);
+}
+
+/// Peer fault 10: whatever requests come to, no lane pauses.
+#[test]
+fn fault10_refused_requests_and_lost_connections_cost_no_pause() {
+    let mut b = bench(2);
+    for number in 0..100 {
+        b.push(1);
+        let Some(Connect(lane)) = b.poll() else { panic!("no attempt for job {number}") };
+        b.pool.on_connected(lane);
+        b.expect(&[Start(lane, number)]);
+        b.pool.on_finished(lane, false);
+        assert_eq!(b.pool.deadline(), None);
+    }
+}
+
+/// I4: a round lasts no longer than one attempt may.
+#[test]
+fn a_round_whose_first_attempt_timed_out_tries_no_further_lane() {
+    let mut b = bench(4);
+    b.push(2);
+    b.expect(&[Connect(0)]);
+    b.later(ROUND);
+    b.fail(0);
+    b.expect(&[Fail(vec![0, 1])]);
+}
+
+/// Peer fault 11: a job that lost its kept connection goes first, on a fresh connection only.
+#[test]
+fn fault11_a_job_that_goes_again_takes_a_fresh_connection() {
+    let mut b = bench(2);
+    b.push(2);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 0), Connect(1)]);
+    b.pool.on_connected(1);
+    b.expect(&[Start(1, 1)]);
+    b.pool.on_finished(1, true);
+    b.pool.on_finished(0, false);
+    let job = b.job();
+    b.pool.push_again(job);
+    b.push(1);
+    b.expect(&[Start(1, 3), Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 2)]);
+}
+
+/// Where every lane is idle, one is given up for a job that needs a fresh connection.
+#[test]
+fn an_idle_lane_is_given_up_for_a_job_that_goes_again() {
+    let mut b = bench(1);
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 0)]);
+    b.pool.on_finished(0, true);
+    let job = b.job();
+    b.pool.push_again(job);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    b.expect(&[Start(0, 1)]);
+}
+
+#[test]
+fn what_is_called_back_never_starts() {
+    let mut b = bench(1);
+    b.push(5);
+    let tokens = [1, 3].map(|slot| SliceToken::new(slot, 1)).into();
+    assert_eq!(b.pool.cancel(&tokens).len(), 2);
+    b.expect(&[Connect(0)]);
+    b.pool.on_connected(0);
+    for number in [0, 2, 4] {
+        b.expect(&[Start(0, number)]);
+        b.pool.on_finished(0, true);
+    }
+    b.expect(&[]);
+}
+
+#[test]
+fn a_pool_is_forgotten_only_when_nothing_waits_is_open_or_pauses() {
+    let mut b = bench(2);
+    assert!(b.pool.is_forgettable(b.now));
+    b.push(1);
+    assert!(!b.pool.is_forgettable(b.now));
+    b.expect(&[Connect(0)]);
+    b.fail(0);
+    b.expect(&[Connect(1)]);
+    b.fail(1);
+    b.expect(&[Fail(vec![0])]);
+    assert!(!b.pool.is_forgettable(b.now));
+    assert!(b.pool.is_forgettable(b.now + FIRST_PAUSE));
+}
+
+mod model {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Event {
+        Push(u32),
+        Connected,
+        Failed,
+        Finished(usize, bool),
+        IdleLost(usize),
+        Cancel(u32),
+        Later(u64),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            (1u32..4).prop_map(Event::Push),
+            Just(Event::Connected),
+            Just(Event::Failed),
+            (0usize..4, any::<bool>()).prop_map(|(lane, keep)| Event::Finished(lane, keep)),
+            (0usize..4).prop_map(Event::IdleLost),
+            (0u32..40).prop_map(Event::Cancel),
+            (0u64..60).prop_map(Event::Later),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// J58, J64, J65, J67: lanes stay within their number, at most one connects, jobs start in
+        /// order, and each job ends in exactly one way.
+        #[test]
+        fn j58_j67_each_job_ends_once_whatever_happens(
+            events in prop::collection::vec(event(), 1..120),
+        ) {
+            let mut b = bench(4);
+            let mut connecting: Option<usize> = None;
+            let mut busy: BTreeSet<usize> = BTreeSet::new();
+            let mut idle: BTreeSet<usize> = BTreeSet::new();
+            let mut waiting: BTreeSet<u32> = BTreeSet::new();
+            for event in events {
+                match event {
+                    Event::Push(n) => {
+                        waiting.extend(b.next..b.next + n);
+                        b.push(n);
+                    }
+                    Event::Connected => if let Some(lane) = connecting.take() {
+                        idle.insert(lane);
+                        b.pool.on_connected(lane);
+                    },
+                    Event::Failed => if let Some(lane) = connecting.take() { b.fail(lane) },
+                    Event::Finished(lane, keep) => if busy.remove(&lane) {
+                        if keep { idle.insert(lane); }
+                        b.pool.on_finished(lane, keep);
+                    },
+                    Event::IdleLost(lane) => if idle.remove(&lane) {
+                        b.pool.on_idle_lost(lane);
+                    },
+                    Event::Cancel(slot) => {
+                        let gone = b.pool.cancel(&[SliceToken::new(slot, 1)].into());
+                        prop_assert_eq!(gone.len() == 1, waiting.remove(&slot));
+                    }
+                    Event::Later(ms) => b.later(Duration::from_millis(ms)),
+                }
+                while let Some(order) = b.poll() {
+                    match order {
+                        Connect(lane) => {
+                            prop_assert!(connecting.replace(lane).is_none());
+                            prop_assert!(!busy.contains(&lane) && !idle.contains(&lane));
+                            prop_assert!(idle.is_empty(), "an idle lane would have done");
+                        }
+                        Start(lane, number) => {
+                            prop_assert!(idle.remove(&lane) && busy.insert(lane));
+                            prop_assert_eq!(waiting.pop_first(), Some(number), "in order");
+                        }
+                        Fail(numbers) => {
+                            prop_assert!(busy.is_empty() && idle.is_empty());
+                            for number in numbers {
+                                prop_assert!(waiting.remove(&number));
+                            }
+                        }
+                    }
+                    prop_assert!(busy.len() + idle.len() + connecting.iter().len() <= 4);
+                }
+                let stuck = !waiting.is_empty() && connecting.is_none() && busy.len() < 4;
+                prop_assert!(!stuck || b.pool.deadline().is_some(), "something must go on");
+            }
+            let left: BTreeSet<u32> =
+                b.pool.drain().iter().map(|job| job.slice.token.slot()).collect();
+            prop_assert_eq!(left, waiting);
+        }
+    }
+}

@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 #![allow(clippy::disallowed_methods, reason = "tests are drivers")]
 
+pub mod fake;
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -69,6 +71,10 @@ impl Recorder {
         let deadline = Instant::now() + PATIENCE;
         self.changed.wait_while_until(&mut state, |state| !done(state), deadline);
         assert!(done(&state), "nothing happened in {PATIENCE:?}");
+    }
+
+    pub fn look_mut<T>(&self, at: impl FnOnce(&mut Recorded) -> T) -> T {
+        at(&mut self.state.lock())
     }
 
     pub fn look<T>(&self, at: impl FnOnce(&Recorded) -> T) -> T {
