@@ -107,7 +107,8 @@ fn fault30_garbage_on_the_data_port_ends_nothing() {
     for message in &messages {
         let mut client = connect(&node);
         let _ = std::io::Write::write_all(client.stream(), message);
-        client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+        // Fails where the other end has closed and reset already, which is what is asked for.
+        let _ = client.stream().shutdown(std::net::Shutdown::Write);
         client.until_closed().unwrap();
     }
     node.verify_filled(0, MIB, 0x3c);

@@ -73,7 +73,9 @@ fn check(ours: &mut Node, Row(what, edit, fate): &Row) {
             ours.read(target.name(), here, BASE + 5, 4096).ok();
             ours.verify(0, 4096, 6);
             assert_eq!(target.bytes(5, 4096), pattern::bytes(6, 4096), "{what}");
-            let opcodes = target.headers().iter().map(|header| header.opcode).collect::<Vec<_>>();
+            // In the old framing a write is followed by a small read that confirms it.
+            let whole = target.headers().into_iter().filter(|header| header.size == 4096);
+            let opcodes = whole.map(|header| header.opcode).collect::<Vec<_>>();
             assert_eq!(opcodes, [*opcode, *read], "{what}");
         }
         Fate::Refused(word) => {

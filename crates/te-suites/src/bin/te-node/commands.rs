@@ -10,7 +10,7 @@ use te_engine::{
     BatchId, EngineCloseReport, EngineError, LocalRange, Notify, RegisterOptions, RemoteAccess,
     TransferEngine,
 };
-use te_suites::{now, pattern};
+use te_suites::{now, pattern, wire};
 
 use crate::chain;
 use crate::memory::{self, Memory};
@@ -80,6 +80,7 @@ impl Node {
             "notifies" => Ok(self.notifies()),
             "probe" => self.probe(c),
             "rusage" => Ok(usage()),
+            "descriptor" => Ok(self.descriptor()),
             "storm" => self.storm(c),
             "rounds" => self.rounds(c),
             "check_rounds" => self.check_rounds(c),
@@ -137,6 +138,11 @@ impl Node {
     fn notifies(&self) -> Value {
         let messages = self.engine.take_notifies().into_iter();
         json!({ "n": messages.map(|n: Notify| (n.name, n.msg)).collect::<Vec<_>>() })
+    }
+
+    /// What we publish, as it is seen from inside our network namespace.
+    fn descriptor(&self) -> Value {
+        json!({ "descriptor": wire::descriptor("127.0.0.1", self.engine.rpc_port()) })
     }
 
     fn probe(&self, c: &Value) -> Result<Value, Refusal> {

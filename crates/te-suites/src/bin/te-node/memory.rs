@@ -1,9 +1,9 @@
-//! The memory of the node: the engine's buffer, and mappings that a suite makes and unmaps at any
-//! time, which is the point of some tests.
+//! The memory of the node: the engine's buffer, and mappings that a suite makes and takes away at
+//! any time, which is the point of some tests.
 //!
 //! Nothing here forms a reference to the bytes: they are reached through [`Region`], whose copies
 //! tolerate memory that changes or is gone.
-#![allow(unsafe_code, reason = "suites unmap registered memory on purpose")]
+#![allow(unsafe_code, reason = "suites take registered memory away on purpose")]
 
 use std::io;
 
@@ -48,18 +48,29 @@ impl Memory {
         Ok(region)
     }
 
-    /// Unmaps bytes, registered or not. The regions stay known, so that requests can still name
-    /// what is gone. The buffer of the start belongs to the engine and is not unmapped here.
+    /// Takes the memory behind these bytes away, registered or not: whoever touches them then gets
+    /// EFAULT, as after munmap. The addresses stay reserved, because memory of our own that the
+    /// system put there would be written by requests that are still under way. The buffer of the
+    /// start belongs to the engine and cannot be taken.
     pub(crate) fn unmap(&self, addr: u64, len: u64) -> Result<(), String> {
         let owned = self.regions.iter().skip(1).any(|region| holds(region, addr, len));
         if !owned {
             return Err(format!("{len} bytes at {addr:#x} were not mapped by alloc"));
         }
         let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
-        // SAFETY: the range lies inside a mapping of `map`, and no reference to it exists; the
-        // engine reaches it through system calls only, which then answer EFAULT.
-        let done = unsafe { libc::munmap(pointer(addr).cast(), size) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().to_string()) }
+        // SAFETY: the range lies inside a mapping of `map`, which this replaces, and no reference
+        // to it exists; the engine reaches it through system calls only.
+        let raw = unsafe {
+            libc::mmap(
+                pointer(addr).cast(),
+                size,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED { Err(io::Error::last_os_error().to_string()) } else { Ok(()) }
     }
 
     /// The region for registering these very bytes.
