@@ -115,6 +115,8 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Runs the driver's step on the calling thread until something completed or `until` came.
     fn drive(&self, until: Instant) -> Driven;
 
-    /// Settles every slice and ends every thread, by `deadline`. Calling it again does nothing.
+    /// Settles every slice and ends every thread, by `deadline`; incoming work ends too. Afterwards
+    /// `submit` takes nothing and the sink is told nothing. Calling it again does nothing. Never
+    /// called from within a completion.
     fn close(&self, deadline: Instant) -> CloseReport;
 }

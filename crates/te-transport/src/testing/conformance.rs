@@ -61,6 +61,9 @@ pub enum Ability {
     PeerDeath,
     /// Memory may become unreadable without a word, on either side.
     VanishingMemory,
+    /// The target's answer tells a refusal from a broken path. Where it does not, a refused slice
+    /// may end in a fault of the rail, and the rest of those checks stays.
+    TellsRefusal,
 }
 
 /// An initiator and a target, connected.
@@ -113,6 +116,7 @@ const CHECKS: &[(&str, Option<Ability>, Check)] = &[
     ("many slices of mixed sizes end once", None, bytes::many),
     ("bad ranges are refused and harm nothing", None, refusals::bad_ranges),
     ("rights are enforced", None, refusals::rights),
+    ("a refusal is told from a broken path", Some(Ability::TellsRefusal), refusals::told),
     ("a finished write is visible at once", None, visible::writes),
     ("a finished read is in place at once", None, visible::reads),
     ("cancelled slices end once", Some(Ability::Cancel), ends::cancel),

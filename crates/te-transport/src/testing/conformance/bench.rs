@@ -10,9 +10,9 @@ use te_segment::{
     RemoteSegment, Slice, SliceToken,
 };
 
-use super::{Bounds, Pair, Rig};
+use super::{Ability, Bounds, Pair, Rig};
 use crate::clock::{Clock as _, SystemClock};
-use crate::completion::Completion;
+use crate::completion::{Completion, RemoteSide};
 use crate::fault::{FaultClass, SliceFault};
 use crate::testing::recorder::Recorder;
 use crate::testing::seeded::Seeded;
@@ -47,6 +47,7 @@ pub(super) struct Bench {
     pub(super) pair: Pair,
     pub(super) recorder: Arc<Recorder>,
     pub(super) bounds: Bounds,
+    tells_refusal: bool,
     tokens: RefCell<Vec<SliceToken>>,
     next: Cell<u32>,
 }
@@ -58,8 +59,9 @@ impl Bench {
 
     pub(super) fn with(rig: &dyn Rig, recorder: Arc<Recorder>) -> Self {
         let pair = rig.pair(Arc::clone(&recorder));
-        let bounds = rig.bounds();
-        Self { pair, recorder, bounds, tokens: RefCell::default(), next: Cell::new(0) }
+        let (tokens, next) = (RefCell::default(), Cell::new(0));
+        let tells_refusal = rig.lacks(Ability::TellsRefusal).is_none();
+        Self { pair, recorder, bounds: rig.bounds(), tells_refusal, tokens, next }
     }
 
     /// Memory that the target offers, filled by `seed`.
@@ -185,6 +187,20 @@ impl Bench {
             Ok(()) => Err(Failure(format!("{text} was reported as done"))),
             Err(fault) => Ok(fault),
         }
+    }
+
+    /// As `must_fail`, for a slice that the target must refuse.
+    pub(super) fn must_be_refused(&self, slice: Slice, what: &str) -> Result<(), Failure> {
+        let token = slice.token;
+        let fault = self.must_fail(slice)?;
+        if !self.tells_refusal && fault.class == FaultClass::Rail {
+            return Ok(());
+        }
+        ensure(fault.class == FaultClass::Refused, || {
+            format!("{what} is not refused but {:?}: {fault}", fault.class)
+        })?;
+        let remote = self.end_of(token)?.remote;
+        ensure(remote != RemoteSide::InDoubt, || format!("{what} leaves the peer in doubt"))
     }
 
     pub(super) fn end_of(&self, token: SliceToken) -> Result<Completion, Failure> {

@@ -53,7 +53,7 @@ impl Traffic {
     }
 }
 
-/// Every second slice is called back while all are queued or moving.
+/// Every third slice is called back while all are queued or moving.
 pub(super) fn cancel(rig: &dyn Rig) -> Result<(), Failure> {
     let bench = Bench::new(rig);
     let traffic = Traffic::new(&bench)?;
@@ -65,9 +65,11 @@ pub(super) fn cancel(rig: &dyn Rig) -> Result<(), Failure> {
     bench.pair.initiator.cancel(&called);
     bench.submit(&traffic.peer, queue)?;
     bench.settle()?;
-    bench.ends_are_in(&[FaultClass::Cancelled])?;
+    // A transport may have to break off a path, with others on it: their next try is the engine's.
+    bench.ends_are_in(&[FaultClass::Cancelled, FaultClass::Rail])?;
     for end in bench.recorder.completions() {
-        ensure(end.result.is_ok() || called.contains(&end.token), || {
+        let is_cancelled = end.result.is_err_and(|fault| fault.class == FaultClass::Cancelled);
+        ensure(!is_cancelled || called.contains(&end.token), || {
             format!("{:?} was not called back and ended so", end.token)
         })?;
     }
@@ -134,7 +136,7 @@ pub(super) fn close(rig: &dyn Rig) -> Result<(), Failure> {
     let taken = transport.submit(&traffic.peer, &mut more);
     ensure(taken == 0, || format!("{taken} slices were taken after close"))?;
     let again = transport.close(deadline);
-    ensure(again.settled == 0, || format!("the second close settled {}", again.settled))?;
+    ensure(again.joined, || "the second close found threads".to_owned())?;
     untouched_afterwards(&bench, &traffic.local)?;
     bench.finish()
 }

@@ -3,7 +3,7 @@
 use te_segment::{Opcode, Slice};
 
 use super::Rig;
-use super::bench::{Bench, Failure, bytes_of, ensure, ensure_equal, part_of, pattern};
+use super::bench::{Bench, Failure, bytes_of, ensure_equal, part_of, pattern};
 use crate::completion::Completion;
 use crate::fault::FaultClass;
 
@@ -40,10 +40,7 @@ pub(super) fn during_traffic(rig: &dyn Rig) -> Result<(), Failure> {
     bench.ends_are_in(&[FaultClass::Refused, FaultClass::Rail])?;
     let wanted = pattern(PLACE * COUNT, 52);
     check_done(&bench.recorder.completions(), &frozen, &wanted)?;
-    let refused = bench.must_fail(place(0)?)?;
-    ensure(refused.class == FaultClass::Refused, || {
-        format!("a write into the old buffer is {:?}: {refused}", refused.class)
-    })?;
+    bench.must_be_refused(place(0)?, "a write into the old buffer")?;
     let range = local.range(0, 100)?;
     bench.must(bench.slice(Opcode::Write, range, &peer, other.region().address())?)?;
     ensure_equal(&part_of(other.region(), 0, 100)?, &wanted[..100], "the other buffer")?;
