@@ -120,9 +120,22 @@ fn is_named(result: &TestResult, row: &Row) -> bool {
     result.id.strip_suffix(&row.test).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
 }
 
+/// What is wrong, each with the ids of which it is true, in the order of the ids.
+fn grouped(problems: &[Problem]) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Problem { id, what } in problems {
+        match groups.iter_mut().find(|(known, _)| known == what) {
+            Some((_, ids)) if ids.contains(&id.as_str()) => {}
+            Some((_, ids)) => ids.push(id),
+            None => groups.push((what, vec![id])),
+        }
+    }
+    groups
+}
+
 fn print(issue: &str, ids: &[String], problems: &[Problem]) {
-    for problem in problems {
-        ui::say(&format!("{:<8} {}", problem.id, problem.what));
+    for (what, ids) in grouped(problems) {
+        ui::say(&format!("{}: {what}", ids.join(" ")));
     }
     let unproven = ids.iter().filter(|id| problems.iter().any(|problem| problem.id == **id));
     let n_unproven = unproven.count();
@@ -183,5 +196,12 @@ mod tests {
         let known = BTreeMap::from([("unit".to_owned(), Known::Nothing("not run".into()))]);
         let found = problems(&["J1".to_owned()], &[row("J1", "good")], &known);
         assert_eq!(found[0].what, "not run");
+    }
+
+    #[test]
+    fn what_is_true_of_many_ids_is_said_once() {
+        let problem = |id: &str, what: &str| Problem { id: id.into(), what: what.into() };
+        let all = [problem("J1", "a"), problem("J2", "b"), problem("J3", "a"), problem("J1", "a")];
+        assert_eq!(grouped(&all), [("a", vec!["J1", "J3"]), ("b", vec!["J2"])]);
     }
 }
