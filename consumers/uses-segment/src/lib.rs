@@ -22,6 +22,6 @@ fn pages_are_checked_against_the_buffer() {
 #[cfg(feature = "testing")]
 #[test]
 fn memory_can_be_made_to_vanish() {
-    let memory = te_segment::VanishingMemory::new(AlignedBuffer::zeroed(4096).unwrap()).unwrap();
+    let memory = te_segment::VanishingMemory::new(AlignedBuffer::zeroed(4096).unwrap());
     assert_eq!(memory.region().len(), 4096);
 }

@@ -76,8 +76,22 @@ unsafe impl Sync for AlignedBuffer {}
 
 #[derive(Clone)]
 enum Owner {
-    Engine { _mapping: Arc<AlignedBuffer> },
+    Engine {
+        _mapping: Arc<AlignedBuffer>,
+    },
     Caller,
+    /// Treated as memory of a caller; the mapping stays so that its addresses stay taken.
+    #[cfg(any(test, feature = "testing"))]
+    Vanishing {
+        _mapping: Arc<AlignedBuffer>,
+    },
+}
+
+impl Owner {
+    /// Whether the memory is readable and writable for as long as the region lives.
+    fn is_engine(&self) -> bool {
+        matches!(self, Self::Engine { .. })
+    }
 }
 
 struct Inner {
@@ -170,15 +184,13 @@ impl Region {
     /// [`CopyError`] outside the region, or where the memory is gone.
     pub fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), CopyError> {
         let span = self.checked_span(offset, out.len())?;
-        match self.inner.owner {
-            Owner::Engine { .. } => {
-                // SAFETY: `span` lies inside the engine's own mapping, which lives as long as
-                // `self`; `out` is a distinct Rust slice of the same length.
-                unsafe { std::ptr::copy_nonoverlapping(span.ptr(), out.as_mut_ptr(), span.len()) };
-                Ok(())
-            }
-            Owner::Caller => foreign_copy(Direction::Out, span, out.as_mut_ptr()),
+        if !self.inner.owner.is_engine() {
+            return foreign_copy(Direction::Out, span, out.as_mut_ptr());
         }
+        // SAFETY: `span` lies inside the engine's own mapping, which lives as long as `self`; `out`
+        // is a distinct Rust slice of the same length.
+        unsafe { std::ptr::copy_nonoverlapping(span.ptr(), out.as_mut_ptr(), span.len()) };
+        Ok(())
     }
 
     /// Copies bytes into the region.
@@ -187,14 +199,12 @@ impl Region {
     /// [`CopyError`] outside the region, or where the memory is gone or read-only.
     pub fn write_from(&self, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
         let span = self.checked_span(offset, bytes.len())?;
-        match self.inner.owner {
-            Owner::Engine { .. } => {
-                // SAFETY: as in `read_into`, the other way round.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.ptr(), span.len()) };
-                Ok(())
-            }
-            Owner::Caller => foreign_copy(Direction::In, span, bytes.as_ptr().cast_mut()),
+        if !self.inner.owner.is_engine() {
+            return foreign_copy(Direction::In, span, bytes.as_ptr().cast_mut());
         }
+        // SAFETY: as in `read_into`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.ptr(), span.len()) };
+        Ok(())
     }
 
     fn checked_span(&self, offset: u64, len: usize) -> Result<Span, RangeError> {
@@ -223,10 +233,7 @@ impl From<AlignedBuffer> for Region {
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match self.inner.owner {
-            Owner::Engine { .. } => "engine",
-            Owner::Caller => "caller",
-        };
+        let owner = if self.inner.owner.is_engine() { "engine" } else { "caller" };
         write!(f, "Region({:#x}+{}, {owner})", self.address(), self.len())
     }
 }

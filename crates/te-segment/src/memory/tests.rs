@@ -100,7 +100,7 @@ fn fault28_memory_unmapped_under_us_is_an_error_and_not_a_signal() {
 
 #[test]
 fn memory_that_vanishes_fails_from_then_on() {
-    let memory = VanishingMemory::new(AlignedBuffer::zeroed(8192).unwrap()).unwrap();
+    let memory = VanishingMemory::new(AlignedBuffer::zeroed(8192).unwrap());
     memory.region().write_from(5, b"here").unwrap();
     let mut seen = [0; 4];
     memory.region().read_into(5, &mut seen).unwrap();

@@ -1,30 +1,27 @@
-//! Caller-owned memory that goes away while it is registered, for tests.
+//! Memory that goes away while it is registered, for tests.
 
-use super::{AlignedBuffer, Owner, Region};
-use crate::error::RegionError;
+use std::sync::Arc;
 
-/// Memory behind a caller-owned [`Region`] that becomes unreadable and unwritable when told, as if
-/// the caller had unmapped it. Its addresses stay reserved, so nothing else can appear there.
+use super::{AlignedBuffer, Inner, Owner, Region};
+
+/// Memory that becomes unreadable and unwritable when told, as if the caller who owns it had
+/// unmapped it. Its addresses stay reserved while a region names them, so nothing else can appear
+/// there.
 #[derive(Debug)]
 pub struct VanishingMemory {
-    buffer: AlignedBuffer,
+    buffer: Arc<AlignedBuffer>,
     region: Region,
 }
 
 impl VanishingMemory {
     /// Takes the memory.
-    ///
-    /// # Errors
-    /// As [`Region::from_raw_parts`].
-    pub fn new(buffer: AlignedBuffer) -> Result<Self, RegionError> {
-        // SAFETY: nobody but this value knows the buffer, and it makes no reference to its bytes.
-        // That a clone of the region outlives the buffer is what a caller may do: copies then fail.
-        let region = unsafe { Region::from_raw_parts(buffer.ptr.as_ptr(), buffer.len) }?;
-        debug_assert!(matches!(region.inner.owner, Owner::Caller), "copies must tolerate EFAULT");
-        Ok(Self { buffer, region })
+    pub fn new(buffer: AlignedBuffer) -> Self {
+        let (ptr, len, buffer) = (buffer.ptr, buffer.len, Arc::new(buffer));
+        let owner = Owner::Vanishing { _mapping: Arc::clone(&buffer) };
+        Self { buffer, region: Region { inner: Arc::new(Inner { ptr, len, owner }) } }
     }
 
-    /// The memory as a region.
+    /// The memory as a region, used as memory of a caller is.
     pub fn region(&self) -> &Region {
         &self.region
     }

@@ -12,7 +12,7 @@ const LEN: usize = 1 << 20;
 pub(super) fn local(rig: &dyn Rig) -> Result<(), Failure> {
     let bench = Bench::new(rig);
     let target = bench.offer(LEN, 60)?;
-    let memory = VanishingMemory::new(AlignedBuffer::zeroed(LEN)?)?;
+    let memory = VanishingMemory::new(AlignedBuffer::zeroed(LEN)?);
     bench.own_region(memory.region())?;
     let peer = bench.pair.target.remote();
     memory.vanish();
@@ -30,7 +30,7 @@ pub(super) fn local(rig: &dyn Rig) -> Result<(), Failure> {
 /// Peer fault 29: the target's memory, still registered.
 pub(super) fn target(rig: &dyn Rig) -> Result<(), Failure> {
     let bench = Bench::new(rig);
-    let memory = VanishingMemory::new(AlignedBuffer::zeroed(LEN)?)?;
+    let memory = VanishingMemory::new(AlignedBuffer::zeroed(LEN)?);
     bench.offer_region(memory.region(), RegisterOptions::default())?;
     let local = bench.own(LEN, 61)?;
     let peer = bench.pair.target.remote();
