@@ -11,7 +11,8 @@
 //! follows a write on the same connection proves that the write was stored.
 //!
 //! I1  An ending is given once. Once it is there, nothing reads or writes the local range.
-//! I2  A connection is kept only where the whole request went out and the whole answer came (F15).
+//! I2  A connection is kept only where the whole request went out and the whole answer came (F15);
+//!     after a refusal only where the peer is one of ours.
 //! I3  A confirmation that overtakes the payload counts only when the payload is out (F12).
 
 use std::io;
@@ -52,8 +53,18 @@ pub(crate) enum Fate {
 pub(crate) struct Ending {
     pub(crate) result: Result<(), SliceFault>,
     pub(crate) remote: RemoteSide,
-    /// Whether the connection went away under it: a fresh one may do better.
-    pub(crate) lost: bool,
+    /// How the connection went away under it, where it did: a fresh one may do better.
+    pub(crate) lost: Option<Loss>,
+}
+
+/// How a connection goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The peer ended its side. Its kernel acknowledged, with that, all it had until then.
+    Ended,
+    /// A reset or another error. What the peer took is unknown: a kernel that resets may have
+    /// handed over bytes that it had not acknowledged yet.
+    Broken,
 }
 
 /// See the module.
@@ -217,20 +228,25 @@ impl Exchange {
 
     fn fail(&mut self, fault: SliceFault, fate: Fate) {
         let remote = self.remote();
-        self.end(Ending { result: Err(fault), remote, lost: false }, fate);
+        self.end(Ending { result: Err(fault), remote, lost: None }, fate);
     }
 
     fn lose(&mut self, cause: &str, error: Option<&io::Error>) {
         let mut fault = self.fault(FaultClass::Rail, cause);
+        let mut loss = Loss::Ended;
         if let Some(error) = self.send_error.as_ref().or(error) {
             fault = fault.with_os_error(error);
+            // The error of a reset that follows the peer's end of stream.
+            if error.raw_os_error() != Some(libc::EPIPE) {
+                loss = Loss::Broken;
+            }
         }
         let remote = self.remote();
-        self.end(Ending { result: Err(fault), remote, lost: true }, Fate::Reset);
+        self.end(Ending { result: Err(fault), remote, lost: Some(loss) }, Fate::Reset);
     }
 
     fn succeed(&mut self, fate: Fate) {
-        self.end(Ending { result: Ok(()), remote: RemoteSide::Settled, lost: false }, fate);
+        self.end(Ending { result: Ok(()), remote: RemoteSide::Settled, lost: None }, fate);
     }
 
     fn on_status(&mut self, now: Instant) {
@@ -263,9 +279,11 @@ impl Exchange {
             other => format!("the peer refused with code {other}"),
         };
         let fault = self.fault(FaultClass::Refused, cause);
-        let ending = Ending { result: Err(fault), remote: RemoteSide::Settled, lost: false };
+        let ending = Ending { result: Err(fault), remote: RemoteSide::Settled, lost: None };
         if self.sent == self.total {
-            self.end(ending, Fate::Keep);
+            // A Mooncake peer closes after a refusal, and would take the next request with it.
+            let keeps = self.job.slice.peer.descriptor().te.is_some();
+            self.end(ending, if keeps { Fate::Keep } else { Fate::Close });
         } else if sabotage::is_off("drain-before-fail") {
             self.ended = true;
             self.ending = Some(ending);

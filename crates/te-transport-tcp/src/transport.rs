@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use te_metadata::{BindError, HostPort, SegmentDescriptor, bind_listener};
 use te_segment::{LocalBuffer, RemoteSegment, SlicePolicy, SliceToken};
 use te_transport::{
-    Capabilities, CloseReport, Completion, CompletionSink, Driven, FaultClass, Phase, RemoteSide,
-    SliceFault, SliceSource, StartError, Transport, TransportContext, TransportRegisterError,
+    Capabilities, CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
+    TransportRegisterError,
 };
 
 use crate::client::{Client, ClientParts};
@@ -48,10 +48,17 @@ struct Started {
     client: Driver<Client>,
     server: Driver<Server>,
     revocations: Arc<Revocations>,
-    sink: Arc<dyn CompletionSink>,
     threads: Arc<Threads>,
     data_port: u16,
     closed: Arc<AtomicU64>,
+    /// Shared by each `submit` for its time, so that closing comes before or after it.
+    gate: RwLock<Gate>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Closed,
 }
 
 /// Why the transport did not start.
@@ -118,7 +125,7 @@ impl TcpTransport {
         let parts = ClientParts {
             config: self.config.clone(),
             inbox: Arc::clone(&inbox),
-            sink: Arc::clone(&context.sink),
+            sink: context.sink,
             counters: Arc::clone(&self.counters),
             threads: Arc::clone(&threads),
         };
@@ -139,10 +146,10 @@ impl TcpTransport {
             client: Driver::new(client, client_waker, Arc::clone(&context.clock)),
             server: Driver::new(server, server_waker, context.clock),
             revocations,
-            sink: context.sink,
             threads,
             data_port,
             closed,
+            gate: RwLock::new(Gate::Open),
         })
     }
 
@@ -170,26 +177,15 @@ impl Started {
     }
 
     fn hand_over(&self, command: Command) {
-        match self.inbox.push(command) {
-            Ok(()) => self.client.wake(),
-            Err(Command::Submit(_, jobs) | Command::Unreachable(jobs)) => self.refuse(jobs),
-            Err(_) => {}
-        }
-    }
-
-    /// Settles slices that were taken just when the transport closed.
-    fn refuse(&self, jobs: Vec<Job>) {
-        self.closed.fetch_add(jobs.len() as u64, Ordering::Relaxed);
-        for job in jobs {
-            let fault =
-                SliceFault::new(FaultClass::Closed, Phase::Queue, "the transport is closed");
-            let (token, remote) = (job.slice.token, RemoteSide::Untouched);
-            drop(job);
-            self.sink.complete(Completion { token, result: Err(fault), remote });
+        // Only what is of no use to a closed transport can fail to get in: slices are handed over
+        // under the gate.
+        if self.inbox.push(command).is_ok() {
+            self.client.wake();
         }
     }
 
     fn close(&self, deadline: Instant) -> bool {
+        *self.gate.write() = Gate::Closed;
         self.client.stop();
         self.server.stop();
         // Inside a step the thread to wait for is this one.
@@ -242,6 +238,10 @@ impl Transport for TcpTransport {
 
     fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
         let Some(started) = self.started() else { return 0 };
+        let gate = started.gate.read_recursive();
+        if *gate == Gate::Closed {
+            return 0;
+        }
         let version = self.version_for(peer);
         let Some(address) = data_address(peer) else {
             let jobs = Started::take(source, version, self.config.max_queued_per_peer);

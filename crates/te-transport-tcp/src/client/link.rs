@@ -12,7 +12,7 @@ use te_metadata::sabotage;
 use te_segment::{Opcode, SliceToken};
 use te_transport::{FaultClass, Phase, SliceFault};
 
-use crate::exchange::{Ending, Exchange, Fate};
+use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::Waiting;
 use crate::pump::{Ready, Stopped, pump};
@@ -115,16 +115,16 @@ impl Link {
         pump(exchange, &self.stream, &mut self.ready, now, TURN) == Stopped::TurnOver
     }
 
-    /// Whether the job goes again on a fresh connection: it was on a kept one that died, and
-    /// either it is a read or the kernel says that the peer took no byte of it.
+    /// Whether the job goes again on a fresh connection: it was on a kept one that went away, and
+    /// either it is a read, or the peer had ended the stream before it had any byte of the job.
     pub(super) fn may_go_again(&self, ending: &Ending) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let job = exchange.job();
-        let harmless = job.slice.op == Opcode::Read || self.acked() == Some(0);
-        ending.lost
+        let untaken = ending.lost == Some(Loss::Ended) && self.acked() == Some(0);
+        ending.lost.is_some()
+            && (untaken || job.slice.op == Opcode::Read)
             && self.is_kept()
             && !job.retried
-            && harmless
             && !sabotage::is_off("stale-retry")
     }
 
@@ -175,4 +175,29 @@ pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFaul
         _ => (FaultClass::Peer, "cannot connect"),
     };
     SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FB01: a shortage here is named and never taken for the peer's death.
+    #[test]
+    fn fb01_a_shortage_on_this_host_is_not_the_peers_death() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let cases = [
+            (libc::EADDRNOTAVAIL, FaultClass::Rail, "no local port is free"),
+            (libc::EMFILE, FaultClass::Rail, "no file descriptor is free"),
+            (libc::ENFILE, FaultClass::Rail, "no file descriptor is free"),
+            (libc::ENOBUFS, FaultClass::Rail, "no memory for a socket"),
+            (libc::ECONNREFUSED, FaultClass::Peer, "cannot connect"),
+            (libc::EHOSTUNREACH, FaultClass::Peer, "cannot connect"),
+        ];
+        for (number, class, cause) in cases {
+            let fault = connect_fault(address, &io::Error::from_raw_os_error(number));
+            assert_eq!((fault.class, &*fault.cause), (class, cause), "{number}");
+            assert!(fault.class.is_retryable());
+            assert_eq!((fault.address, fault.errno), (Some(address), Some(number)));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use te_metadata::{HostPort, SegmentDescriptor, SegmentName, TcpEndpoint};
+use te_metadata::{HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject};
 use te_segment::{
     AlignedBuffer, LocalSegment, Region, RegisterOptions, RemoteRange, RemoteSegment, SegmentId,
     Slice, SliceToken,
@@ -17,7 +17,16 @@ const STATUS: Duration = Duration::from_secs(3);
 const PROGRESS: Duration = Duration::from_secs(8);
 
 fn peer() -> Arc<RemoteSegment> {
-    let descriptor = SegmentDescriptor::tcp("peer", TcpEndpoint::default(), Vec::new());
+    peer_of(None)
+}
+
+fn te_peer() -> Arc<RemoteSegment> {
+    peer_of(Some(TeObject::new(Incarnation::from_u128(1))))
+}
+
+fn peer_of(te: Option<TeObject>) -> Arc<RemoteSegment> {
+    let tcp = SegmentDescriptor::tcp("peer", TcpEndpoint::default(), Vec::new());
+    let descriptor = SegmentDescriptor { te, ..tcp };
     let name = SegmentName::parse("peer").unwrap();
     let rpc = HostPort::new("localhost", Some(1)).unwrap();
     Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
@@ -118,16 +127,22 @@ fn j53_an_early_refusal_stops_reading_the_source() {
     assert_eq!(b.end(), (refused, RemoteSide::Settled, Fate::Reset));
 }
 
-/// J52, J54: a refusal after the whole request leaves a usable connection.
+/// J52, J54: a refusal after the whole request leaves a usable connection where the peer keeps it;
+/// a Mooncake peer closes it (peer fault 10).
 #[test]
-fn j52_j54_a_refusal_after_the_whole_request_keeps_the_connection() {
+fn j52_j54_a_refusal_after_the_whole_request_keeps_the_connection_of_a_te_peer() {
     for op in [Opcode::Write, Opcode::Read] {
-        let region = memory(&[7; 250]);
-        let mut b = bench(op, Version::V2, &region);
-        b.take();
-        b.feed(&REFUSED);
-        let refused = Some((FaultClass::Refused, Phase::Status));
-        assert_eq!(b.end(), (refused, RemoteSide::Settled, Fate::Keep), "{op:?}");
+        for (te, fate) in [(true, Fate::Keep), (false, Fate::Close)] {
+            let region = memory(&[7; 250]);
+            let mut b = bench(op, Version::V2, &region);
+            if te {
+                b.machine.job.slice.peer = te_peer();
+            }
+            b.take();
+            b.feed(&REFUSED);
+            let refused = Some((FaultClass::Refused, Phase::Status));
+            assert_eq!(b.end(), (refused, RemoteSide::Settled, fate), "{op:?} {te}");
+        }
     }
 }
 
@@ -226,7 +241,7 @@ fn a_broken_connection_tells_what_may_have_reached_the_peer() {
         let fault = ending.result.unwrap_err();
         assert_eq!((fault.class, fault.phase, ending.remote), (FaultClass::Rail, phase, remote));
         assert_eq!(fault.errno, Some(libc::ECONNRESET));
-        assert!(ending.lost, "a fresh connection may do better");
+        assert_eq!(ending.lost, Some(Loss::Broken), "a fresh connection may do better");
     }
 }
 
@@ -247,6 +262,14 @@ fn a_failed_send_waits_for_what_the_peer_said_before() {
     b.machine.on_end(b.now);
     let ending = b.machine.take_ending().unwrap();
     assert_eq!(ending.result.unwrap_err().errno, Some(libc::EPIPE), "the first cause is told");
+    assert_eq!(ending.lost, Some(Loss::Ended));
+
+    let mut b = bench(Opcode::Write, Version::V2, &region);
+    take_once(&mut b.machine, b.now, 50);
+    b.machine.on_error(b.now, Side::Send, io::Error::from_raw_os_error(libc::ECONNRESET));
+    b.machine.on_end(b.now);
+    let ending = b.machine.take_ending().unwrap();
+    assert_eq!(ending.lost, Some(Loss::Broken), "an end after a reset tells nothing");
 }
 
 /// FB13, peer fault 28: local memory that is gone fails the request with its cause.

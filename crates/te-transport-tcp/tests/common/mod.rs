@@ -5,13 +5,15 @@
 pub mod fake;
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use te_metadata::{HostPort, ListenAddress, SegmentDescriptor, SegmentName, TcpEndpoint};
+use te_metadata::{
+    HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
+};
 use te_segment::{
     AlignedBuffer, LocalBuffer, LocalRange, LocalSegment, Opcode, Region, RegisterOptions,
     RemoteRange, RemoteSegment, SegmentId, Slice, SliceToken,
@@ -125,7 +127,13 @@ impl Node {
 
     /// This node as others see it.
     pub fn as_peer(&self) -> Arc<RemoteSegment> {
-        peer_at(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port())), 2)
+        self.as_peer_at(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// This node as others see it at one of its addresses.
+    pub fn as_peer_at(&self, ip: IpAddr) -> Arc<RemoteSegment> {
+        let te = TeObject::new(Incarnation::from_u128(1));
+        peer_with(SocketAddr::from((ip, self.port())), 2, Some(te))
     }
 
     pub fn token(&self) -> SliceToken {
@@ -206,8 +214,12 @@ impl SliceSource for List {
     }
 }
 
-/// A peer that published this data address and protocol version.
+/// A peer that published this data address and protocol version, as a Mooncake peer does.
 pub fn peer_at(address: SocketAddr, proto_version: u32) -> Arc<RemoteSegment> {
+    peer_with(address, proto_version, None)
+}
+
+fn peer_with(address: SocketAddr, proto_version: u32, te: Option<TeObject>) -> Arc<RemoteSegment> {
     let endpoint = TcpEndpoint {
         data_host: Some(address.ip().to_string()),
         data_port: Some(address.port()),
@@ -215,7 +227,8 @@ pub fn peer_at(address: SocketAddr, proto_version: u32) -> Arc<RemoteSegment> {
     };
     let name = SegmentName::parse("peer").unwrap();
     let rpc = HostPort::new("127.0.0.1", Some(1)).unwrap();
-    let descriptor = SegmentDescriptor::tcp("peer", endpoint, Vec::new());
+    let tcp = SegmentDescriptor::tcp("peer", endpoint, Vec::new());
+    let descriptor = SegmentDescriptor { te, ..tcp };
     Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
 }
 
