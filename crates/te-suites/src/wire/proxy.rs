@@ -20,8 +20,12 @@ pub enum Fault {
     DelayAnswers(Duration),
     /// Cuts each connection after this many bytes from the client.
     CutRequestAt(u64),
+    /// The same, but only the first connection that gets so far; then nothing is broken any more.
+    CutOneRequestAt(u64),
     /// Cuts each connection after this many bytes from the server.
     CutAnswerAt(u64),
+    /// The same, but only the first connection that gets so far.
+    CutOneAnswerAt(u64),
     /// Turns over every bit of the byte at this position of what the server sends.
     FlipAnswerAt(u64),
 }
@@ -122,6 +126,10 @@ impl Shared {
 
     fn broke(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*fault, Fault::CutOneRequestAt(_) | Fault::CutOneAnswerAt(_)) {
+            *fault = Fault::None;
+        }
     }
 }
 
@@ -192,7 +200,8 @@ impl Pump {
             usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len())
         };
         match (self.shared.fault(), self.is_request) {
-            (Fault::CutRequestAt(limit), true) | (Fault::CutAnswerAt(limit), false) => room(limit),
+            (Fault::CutRequestAt(limit) | Fault::CutOneRequestAt(limit), true)
+            | (Fault::CutAnswerAt(limit) | Fault::CutOneAnswerAt(limit), false) => room(limit),
             (Fault::FlipAnswerAt(position), false) => {
                 self.flip(position, chunk);
                 chunk.len()

@@ -134,6 +134,45 @@ fn fault11_a_connection_cut_in_the_middle_is_never_a_lie() {
 }
 
 #[test]
+fn fault11_one_cut_in_the_middle_of_a_read_is_made_good() {
+    // Peer fault 11: a read can be asked for again, whatever had come of it.
+    let test = "fault11_one_cut_in_the_middle_of_a_read_is_made_good";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let (src, dst) = (pair.initiator.addr(), pair.target.addr());
+    pair.target.pattern(0, MIB, 12);
+    for cut in [0, 7, 8, 9, 1000, 65_536] {
+        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutOneAnswerAt(cut));
+        pair.initiator.fill(0, MIB, 0);
+        pair.initiator.read(front.name(), src, dst, MIB / 2).ok();
+        pair.initiator.verify(0, MIB / 2, 12);
+        assert_eq!(proxy.faults(), 1, "cut {cut}");
+    }
+    pair.quit();
+}
+
+#[test]
+fn fault11_one_cut_in_the_middle_of_a_write_is_told_or_made_good() {
+    // Peer fault 11: either the failure is told, with the remote side in doubt where bytes were on
+    // their way, or every byte is in place.
+    let test = "fault11_one_cut_in_the_middle_of_a_write_is_told_or_made_good";
+    let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
+    let (src, dst) = (pair.initiator.addr(), pair.target.addr());
+    for (seed, cut) in (1..).zip([8, 23, 24, 25, 1000, 65_536, 500_000]) {
+        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutOneRequestAt(cut));
+        pair.initiator.pattern(0, MIB, seed);
+        let answer = pair.initiator.write(front.name(), src, dst, MIB / 2);
+        say(&format!("{test}: cut at {cut}: {answer:?}"));
+        assert_eq!(proxy.faults(), 1, "cut {cut}");
+        if answer.is_ok() {
+            pair.target.verify(0, MIB / 2, seed);
+        } else {
+            assert_ne!(answer.value("remote"), "settled", "{answer:?}");
+        }
+    }
+    pair.quit();
+}
+
+#[test]
 fn a_status_with_a_flipped_byte_is_not_believed() {
     // J56: a frame that is almost a status.
     let test = "a_status_with_a_flipped_byte_is_not_believed";

@@ -20,7 +20,8 @@ fn check(descriptor: &Value, fixed: u64, arena: std::ops::Range<u64>) {
         let (addr, len) = (buffer["addr"].as_u64().unwrap(), buffer["length"].as_u64().unwrap());
         assert_eq!(buffer["name"], name, "{buffer}");
         assert!(seen.insert(addr, len).is_none(), "{addr:#x} is listed twice");
-        let is_small = arena.contains(&addr) && (addr - arena.start) % BUFFER == 0 && len == BUFFER;
+        let is_small =
+            arena.contains(&addr) && (addr - arena.start).is_multiple_of(BUFFER) && len == BUFFER;
         assert!(is_small || (addr == fixed && len == MIB), "nobody registered {buffer}");
     }
     assert!(seen.contains_key(&fixed), "the fixed buffer is missing");

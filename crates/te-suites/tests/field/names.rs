@@ -107,11 +107,12 @@ fn fb18_every_form_of_host_and_port_starts_or_says_why_not() {
     let (mut started, mut refused) = (0, 0);
     for &host in HOSTS {
         for port in [None, Some(0), Some(free_port("127.0.0.1").unwrap()), Some(asker.rpc_port())] {
-            for legacy in ["0", "1"] {
+            for legacy in [false, true] {
                 let what = format!("host `{host}`, port {port:?}, legacy {legacy}");
-                let mut spec = NodeSpec::new(OURS.0, 4096)
-                    .host(host)
-                    .env("MC_LEGACY_RPC_PORT_BINDING", legacy);
+                let mut spec = NodeSpec::new(OURS.0, 4096).host(host);
+                if legacy {
+                    spec = spec.env("MC_LEGACY_RPC_PORT_BINDING", "1");
+                }
                 if let Some(port) = port {
                     spec = spec.arg("--port").arg(&port.to_string());
                 }

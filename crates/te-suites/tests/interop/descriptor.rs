@@ -9,7 +9,7 @@ use te_suites::{Kind, Node, NodeSpec, need, pattern};
 enum Fate {
     /// Works in this framing: the opcodes are these for read and write.
     Works { read: u8, write: u8 },
-    /// Cannot be opened; the text of the error has this word in it.
+    /// Nothing is sent; the text of the error has this word in it.
     Refused(&'static str),
 }
 
@@ -35,9 +35,14 @@ const TABLE: &[Row] = &[
     Row("tcp_proto_version 3", |d| d["tcp_proto_version"] = json!(3), V2),
     Row("unknown keys", unknown_keys, V2),
     Row("the least that a peer publishes", the_least, V2),
-    Row("no buffers", |d| without(d, "buffers"), V2),
-    Row("an empty list of buffers", |d| d["buffers"] = json!([]), V2),
-    Row("no tcp_data_port", |d| without(d, "tcp_data_port"), Fate::Refused("tcp_data_port")),
+    // Unlike the peer, we send nothing to an address that the descriptor does not list.
+    Row("no buffers", |d| without(d, "buffers"), Fate::Refused("not inside one buffer")),
+    Row(
+        "an empty list of buffers",
+        |d| d["buffers"] = json!([]),
+        Fate::Refused("not inside one buffer"),
+    ),
+    Row("no tcp_data_port", |d| without(d, "tcp_data_port"), Fate::Refused("tcp")),
     Row(
         "a buffer without a name",
         |d| d["buffers"][0] = json!({ "addr": BASE, "length": 1 }),
