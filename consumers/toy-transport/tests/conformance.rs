@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use te_metadata::{BufferDescriptor, HostPort, SegmentDescriptor, SegmentName, TcpEndpoint};
+use te_metadata::{BufferDescriptor, HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint};
 use te_segment::{LocalSegment, RemoteSegment, SegmentId};
 use te_transport::testing::Recorder;
 use te_transport::testing::conformance::{Ability, Bounds, Pair, Rig, Target, check};
@@ -23,7 +23,9 @@ impl ChannelRig {
         let port = self.ports.fetch_add(1, Ordering::Relaxed) + 1;
         let (transport, segment) = (Channel::new(&self.hub, port), Arc::new(LocalSegment::new()));
         let clock = Arc::new(SystemClock);
-        let context = TransportContext { segment: Arc::clone(&segment), sink, clock };
+        let incarnation = Incarnation::from_u128(1);
+        let context =
+            TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
         transport.start(context).expect("a fresh port is free");
         (transport, segment, port)
     }

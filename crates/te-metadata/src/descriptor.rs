@@ -13,6 +13,7 @@ mod te_object;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Serialize;
 use te_topology::{NicName, PriorityMatrix};
 
 pub use codec::{MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES};
@@ -95,6 +96,17 @@ pub struct BufferDescriptor {
     pub rkeys: Vec<Rkey>,
     /// The owner's local keys, one per device. Of no use to a peer.
     pub lkeys: Vec<u32>,
+    /// How our own engines name it; a Mooncake peer has none.
+    pub te: Option<BufferHandle>,
+}
+
+/// A registered buffer as its owner numbers it: unlike an address, it never names a successor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct BufferHandle {
+    /// Which buffer that used the slot, counted from 1.
+    pub generation: u32,
+    /// The slot in the owner's segment.
+    pub slot: u32,
 }
 
 /// One NIC of an RDMA segment.

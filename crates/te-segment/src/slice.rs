@@ -75,6 +75,9 @@ pub struct Slice {
     pub peer: Arc<RemoteSegment>,
     /// How often this piece was tried before, from 0.
     pub attempt: u16,
+    /// Whether the bytes are summed at the source and compared at the destination before the slice
+    /// counts as done.
+    pub checked: bool,
 }
 
 impl Slice {

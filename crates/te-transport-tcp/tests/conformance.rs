@@ -52,7 +52,8 @@ fn start(force_v1: bool, sink: Arc<dyn CompletionSink>) -> (Arc<TcpTransport>, A
     let transport = Arc::new(TcpTransport::new(config));
     let segment = Arc::new(LocalSegment::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let context = TransportContext { segment: Arc::clone(&segment), sink, clock };
+    let incarnation = Incarnation::from_u128(1);
+    let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
     transport.start(context).expect("a port is free");
     (transport, segment)
 }

@@ -21,6 +21,9 @@ pub enum FaultClass {
     Closed,
     /// The peer broke the protocol.
     Protocol,
+    /// A checked transfer moved all bytes, and their sum at the destination is another than at the
+    /// source.
+    Corrupt,
 }
 
 impl FaultClass {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use te_metadata::SegmentDescriptor;
+use te_metadata::{Incarnation, SegmentDescriptor};
 use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, Slice, SliceToken};
 
 use crate::capability::Capabilities;
@@ -19,6 +19,8 @@ pub struct TransportContext {
     pub segment: Arc<LocalSegment>,
     /// Where completions go.
     pub sink: Arc<dyn CompletionSink>,
+    /// Which run of this process it is, as its descriptor says.
+    pub incarnation: Incarnation,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }

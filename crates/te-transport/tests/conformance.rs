@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::SegmentDescriptor;
+use te_metadata::{Incarnation, SegmentDescriptor};
 use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, SegmentId, SliceToken};
 use te_transport::testing::conformance::{Ability, Bounds, Pair, Report, Rig, Target, check};
 use te_transport::testing::{
@@ -64,7 +64,12 @@ fn start(
     sink: Arc<dyn CompletionSink>,
 ) -> Arc<LocalSegment> {
     let segment = Arc::new(LocalSegment::new());
-    let context = TransportContext { segment: Arc::clone(&segment), sink, clock: fabric.clock() };
+    let context = TransportContext {
+        segment: Arc::clone(&segment),
+        sink,
+        incarnation: Incarnation::from_u128(1),
+        clock: fabric.clock(),
+    };
     transport.start(context).expect("a new endpoint starts");
     segment
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use te_topology::{NicName, PriorityMatrix};
 
 use super::{
-    BufferDescriptor, DecodeError, DeviceDescriptor, FileDescriptor, Incarnation, ProtocolPart,
-    Rkey, SegmentDescriptor, TcpEndpoint, TeObject,
+    BufferDescriptor, BufferHandle, DecodeError, DeviceDescriptor, FileDescriptor, Incarnation,
+    ProtocolPart, Rkey, SegmentDescriptor, TcpEndpoint, TeObject,
 };
 use crate::ShapeError;
 use crate::json::Node;
@@ -134,6 +134,7 @@ fn buffer(node: &Node<'_>, devices: Option<usize>) -> Result<BufferDescriptor, D
         name: node.required("name")?.non_empty_text(MAX_NAME_BYTES)?.to_owned(),
         addr: node.required("addr")?.non_zero()?,
         length: node.required("length")?.non_zero()?,
+        te: node.field("te").map(|te| handle(&te)).transpose()?,
         ..BufferDescriptor::default()
     };
     if let Some(devices) = devices {
@@ -142,6 +143,12 @@ fn buffer(node: &Node<'_>, devices: Option<usize>) -> Result<BufferDescriptor, D
         check_key_counts(node, &buffer, devices)?;
     }
     Ok(buffer)
+}
+
+fn handle(node: &Node<'_>) -> Result<BufferHandle, ShapeError> {
+    node.object()?;
+    let number = |name| node.required(name)?.number(u64::from(u32::MAX));
+    Ok(BufferHandle { generation: number("generation")?, slot: number("slot")? })
 }
 
 fn keys(node: &Node<'_>, name: &str) -> Result<Vec<u32>, ShapeError> {

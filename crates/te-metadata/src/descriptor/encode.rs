@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 use te_topology::PriorityMatrix;
 
 use super::{
-    BufferDescriptor, DeviceDescriptor, FileDescriptor, ProtocolPart, SegmentDescriptor, TeObject,
+    BufferDescriptor, BufferHandle, DeviceDescriptor, FileDescriptor, ProtocolPart,
+    SegmentDescriptor, TeObject,
 };
 use crate::json;
 
@@ -108,6 +109,8 @@ struct BufferText<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rkey: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    te: Option<BufferHandle>,
 }
 
 impl<'a> BufferText<'a> {
@@ -118,6 +121,7 @@ impl<'a> BufferText<'a> {
             lkey: keys.then_some(buffer.lkeys.as_slice()),
             name: &buffer.name,
             rkey: keys.then(|| buffer.rkeys.iter().map(|key| key.value()).collect()),
+            te: buffer.te,
         }
     }
 }

@@ -240,6 +240,28 @@ fn the_te_object_leaves_the_other_bytes_unchanged() {
     assert_eq!(SegmentDescriptor::decode(text.as_bytes()).unwrap(), descriptor);
 }
 
+/// K16: a buffer's handle travels in a key of its own and changes no other byte.
+#[test]
+fn k16_a_buffer_handle_survives_and_a_malformed_one_is_named() {
+    let buffer = |te: Value| {
+        let buffer = json!({"addr": 4096, "length": 1, "name": "x", "te": te});
+        decode(json!({"protocol": "tcp", "buffers": [buffer]}))
+    };
+    let plain = buffer(Value::Null).unwrap();
+    assert_eq!(plain.buffers()[0].te, None);
+    let named = buffer(json!({"slot": 7, "generation": 4_294_967_295_u32, "more": 1})).unwrap();
+    assert_eq!(named.buffers()[0].te, Some(BufferHandle { slot: 7, generation: u32::MAX }));
+    let text = String::from_utf8(named.encode()).unwrap();
+    let object = r#","te":{"generation":4294967295,"slot":7}"#;
+    assert_eq!(text.replace(object, "").as_bytes(), plain.encode());
+    assert_eq!(SegmentDescriptor::decode(text.as_bytes()).unwrap(), named);
+    let refused = |te| buffer(te).unwrap_err().path().unwrap().to_owned();
+    assert_eq!(refused(json!(5)), "buffers[0].te");
+    assert_eq!(refused(json!({"slot": 1})), "buffers[0].te.generation");
+    assert_eq!(refused(json!({"slot": -1, "generation": 1})), "buffers[0].te.slot");
+    assert_eq!(refused(json!({"slot": 1, "generation": 1_u64 << 32})), "buffers[0].te.generation");
+}
+
 #[test]
 fn a_malformed_te_object_is_named() {
     let refused = |te: Value| {

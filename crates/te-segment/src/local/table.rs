@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use te_metadata::sabotage;
+use te_metadata::{BufferHandle, sabotage};
 
 use super::RegisterOptions;
 use super::buffer::LocalBuffer;
@@ -31,6 +31,8 @@ pub(super) struct Entry {
 #[derive(Default)]
 pub(super) struct Table {
     by_address: BTreeMap<u64, Entry>,
+    /// The buffer in each slot.
+    slots: Vec<Option<Arc<LocalBuffer>>>,
     next_slot: u32,
     free: Vec<BufferId>,
     version: u64,
@@ -74,6 +76,7 @@ impl Table {
         let buffer = Arc::new(LocalBuffer::new(self.next_id(), region.clone(), options.clone()));
         let entry = Entry { buffer: Arc::clone(&buffer), state: State::Reserved, registrations: 1 };
         self.by_address.insert(address, entry);
+        self.fill_slot(&buffer);
         fresh.insert(address);
         buffer
     }
@@ -117,6 +120,14 @@ impl Table {
         (entry.state != State::Reserved && inside).then_some(&entry.buffer)
     }
 
+    /// The registered buffer that a handle names.
+    pub(super) fn named(&self, handle: BufferHandle) -> Option<&Arc<LocalBuffer>> {
+        let buffer = self.slots.get(usize::try_from(handle.slot).ok()?)?.as_ref()?;
+        let same =
+            BufferHandle::from(buffer.id()) == handle || sabotage::is_off("generation-check");
+        self.registered(buffer.region().address()).filter(|_| same)
+    }
+
     /// The entry that shares a byte with `[address, end)`.
     pub(super) fn overlapping(&self, address: u64, end: u64) -> Option<&Entry> {
         let (_, entry) = self.by_address.range(..end).next_back()?;
@@ -138,6 +149,9 @@ impl Table {
         }
         let removed = self.by_address.remove(&buffer.region().address());
         self.version += u64::from(removed.is_some_and(|entry| entry.state == State::Open));
+        if let Some(slot) = self.slots.get_mut(slot_index(buffer)) {
+            *slot = None;
+        }
         if buffer.id().generation() < u32::MAX {
             self.free.push(buffer.id());
         }
@@ -157,6 +171,14 @@ impl Table {
         self.by_address.len()
     }
 
+    fn fill_slot(&mut self, buffer: &Arc<LocalBuffer>) {
+        let index = slot_index(buffer);
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, None);
+        }
+        self.slots[index] = Some(Arc::clone(buffer));
+    }
+
     fn next_id(&mut self) -> BufferId {
         match self.free.pop() {
             Some(old) => BufferId::new(old.slot(), old.generation() + 1),
@@ -166,6 +188,10 @@ impl Table {
             }
         }
     }
+}
+
+fn slot_index(buffer: &LocalBuffer) -> usize {
+    usize::try_from(buffer.id().slot()).unwrap_or(usize::MAX)
 }
 
 /// Refuses a list whose ranges overlap one another, in any order.

@@ -35,7 +35,8 @@ fn peer_of(te: Option<TeObject>) -> Arc<RemoteSegment> {
 pub(crate) fn job(op: Opcode, version: Version, region: &Region, at: u64) -> Job {
     let remote = RemoteRange::new(at, region.len()).unwrap();
     let token = SliceToken::new(1, 1);
-    let slice = Slice { token, op, local: region.whole(), remote, peer: peer(), attempt: 0 };
+    let local = region.whole();
+    let slice = Slice { token, op, local, remote, peer: peer(), attempt: 0, checked: false };
     Job { slice, version, retried: false }
 }
 

@@ -54,6 +54,7 @@ impl Bench {
             remote: RemoteRange::new(1, 1).unwrap(),
             peer: Arc::clone(&self.peer),
             attempt: 0,
+            checked: false,
         };
         self.next += 1;
         Job { slice, version: Version::V2, retried: false }

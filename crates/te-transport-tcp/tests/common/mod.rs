@@ -109,6 +109,7 @@ impl Node {
         let context = TransportContext {
             segment: Arc::clone(&segment),
             sink: Arc::clone(&ends) as Arc<dyn CompletionSink>,
+            incarnation: Incarnation::from_u128(1),
             clock: Arc::new(SystemClock),
         };
         transport.start(context).unwrap();
@@ -148,7 +149,8 @@ impl Node {
         peer: &Arc<RemoteSegment>,
     ) -> Slice {
         let remote = RemoteRange::new(address, local.len()).unwrap();
-        Slice { token: self.token(), op, local, remote, peer: Arc::clone(peer), attempt: 0 }
+        let (token, peer) = (self.token(), Arc::clone(peer));
+        Slice { token, op, local, remote, peer, attempt: 0, checked: false }
     }
 
     pub fn submit(&self, peer: &Arc<RemoteSegment>, slices: Vec<Slice>) -> Vec<SliceToken> {

@@ -83,6 +83,69 @@ fn j112_rights_are_checked_for_every_access() {
     }
 }
 
+fn named(
+    segment: &LocalSegment,
+    buffer: &Arc<LocalBuffer>,
+    offset: u64,
+    len: u64,
+) -> Result<BufferGuard, AccessError> {
+    segment.acquire_buffer(buffer.id().into(), offset, len, Access::Write)
+}
+
+// K16: a handle never reaches the buffer that came into its slot, or to its address, later.
+#[test]
+fn k16_a_handle_of_an_unregistered_buffer_names_no_successor() {
+    let memory = memory(2);
+    let segment = LocalSegment::new();
+    let first = register(&segment, &memory, 0, PAGE);
+    assert_eq!(named(&segment, &first, 16, 64).unwrap().range().address(), memory.address() + 16);
+    assert_eq!(unregister(&segment, memory.address()), Ok(true));
+    let BufferHandle { slot, generation } = first.id().into();
+    let gone = AccessError::NoSuchBuffer { slot, generation };
+    assert_eq!(named(&segment, &first, 16, 64).err(), Some(gone.clone()));
+    let second = register(&segment, &memory, 0, PAGE);
+    assert_eq!((second.id().slot(), second.id().generation()), (slot, generation + 1));
+    assert_eq!(named(&segment, &first, 16, 64).err(), Some(gone));
+    assert!(named(&segment, &second, 16, 64).is_ok());
+    for (slot, generation) in [(slot, generation + 2), (slot + 1, 1), (u32::MAX, u32::MAX)] {
+        let handle = BufferHandle { slot, generation };
+        let answer = segment.acquire_buffer(handle, 0, 1, Access::Read).err();
+        assert_eq!(answer, Some(AccessError::NoSuchBuffer { slot, generation }));
+    }
+}
+
+// J50, J112: what holds for addresses holds for handles.
+#[test]
+fn j50_j112_a_handle_gives_no_byte_outside_and_no_right_that_was_not_given() {
+    let memory = memory(2);
+    let segment = LocalSegment::new();
+    let buffer = register(&segment, &memory, 0, PAGE);
+    register(&segment, &memory, PAGE, PAGE);
+    for (offset, len) in [(0, PAGE), (PAGE - 1, 1)] {
+        assert!(named(&segment, &buffer, offset, len).is_ok(), "{offset}+{len}");
+    }
+    for (offset, len) in [(0, PAGE + 1), (PAGE, 1), (1, u64::MAX), (u64::MAX, 1), (0, 0)] {
+        let outside = AccessError::Outside { buffer: buffer.id(), offset, len };
+        assert_eq!(named(&segment, &buffer, offset, len).err(), Some(outside), "{offset}+{len}");
+    }
+    let segment = LocalSegment::new();
+    let reserved = segment.reserve(&[part(&memory, 0, PAGE)]).unwrap();
+    let buffer = Arc::clone(&reserved.buffers()[0]);
+    let answer = named(&segment, &buffer, 0, 1);
+    assert!(matches!(answer, Err(AccessError::NoSuchBuffer { .. })), "it is not open yet");
+    drop(reserved);
+    let options = RegisterOptions { remote: RemoteAccess::Read, ..RegisterOptions::default() };
+    let buffer = segment.register(&memory, options).unwrap();
+    let forbidden = AccessError::Forbidden { buffer: buffer.id() };
+    assert_eq!(named(&segment, &buffer, 0, 1).err(), Some(forbidden));
+    let guard = segment.acquire_buffer(buffer.id().into(), 0, 1, Access::Read).unwrap();
+    let _retiring = segment.retire(memory.address()).unwrap().unwrap();
+    let closed = AccessError::Closed { buffer: buffer.id() };
+    let answer = segment.acquire_buffer(buffer.id().into(), 0, 1, Access::Read);
+    assert_eq!(answer.err(), Some(closed), "the owner wants it back");
+    drop(guard);
+}
+
 #[test]
 fn a_guard_is_not_given_on_bytes_of_another_buffer() {
     let memory = memory(2);

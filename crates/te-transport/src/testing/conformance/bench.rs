@@ -104,7 +104,8 @@ impl Bench {
         self.next.set(slot + 1);
         let token = SliceToken::new(slot, 1);
         let remote = RemoteRange::new(address, local.len())?;
-        Ok(Slice { token, op, local, remote, peer: Arc::clone(peer), attempt: 0 })
+        let peer = Arc::clone(peer);
+        Ok(Slice { token, op, local, remote, peer, attempt: 0, checked: false })
     }
 
     /// Hands slices over until all are taken, driving in between.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use te_metadata::Incarnation;
 use te_segment::{AlignedBuffer, LocalSegment, Opcode, Region, RegisterOptions, RemoteRange};
 
 use super::*;
@@ -30,6 +31,7 @@ fn rig() -> Rig {
     let context = |segment: &Arc<LocalSegment>, sink: Arc<Recorder>| TransportContext {
         segment: Arc::clone(segment),
         sink,
+        incarnation: Incarnation::from_u128(1),
         clock: fabric.clock(),
     };
     target.start(context(&offered, Recorder::new())).unwrap();
@@ -51,6 +53,7 @@ impl Rig {
             remote: RemoteRange::new(self.remote.address(), 100).unwrap(),
             peer: Arc::clone(&self.peer),
             attempt: 0,
+            checked: false,
         };
         let mut queue: VecDeque<Slice> = slots.map(slice).collect();
         self.transport.submit(&self.peer, &mut queue)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use te_metadata::Incarnation;
 use te_segment::{
     AlignedBuffer, LocalSegment, Opcode, Region, RegisterOptions, RemoteRange, RemoteSegment,
     SegmentId, Slice, SliceToken,
@@ -51,6 +52,7 @@ impl Rig {
             remote: RemoteRange::new(self.remote.address() + offset, PLACE).unwrap(),
             peer: Arc::clone(&self.peer),
             attempt: 0,
+            checked: false,
         }
     }
 
@@ -92,6 +94,7 @@ fn start(fabric: &SimFabric, transport: &SimTransport, sink: &Arc<Recorder>) -> 
     let context = TransportContext {
         segment: Arc::clone(&segment),
         sink: Arc::clone(sink) as _,
+        incarnation: Incarnation::from_u128(1),
         clock: fabric.clock(),
     };
     transport.start(context).unwrap();
@@ -304,6 +307,7 @@ fn close_settles_at_once_and_others_see_the_peer_go() {
     let context = TransportContext {
         segment: Arc::new(LocalSegment::new()),
         sink: Recorder::new(),
+        incarnation: Incarnation::from_u128(1),
         clock: rig.fabric.clock(),
     };
     assert!(rig.b.start(context).is_err(), "an endpoint lives once");
@@ -342,6 +346,7 @@ fn whoever_drives_within_a_completion_is_told_busy() {
         remote: RemoteRange::new(4096, 10).unwrap(),
         peer: Arc::clone(&peer),
         attempt: 0,
+        checked: false,
     };
     a.submit(&peer, &mut VecDeque::from([slice]));
     fabric.run_until_idle();
