@@ -42,15 +42,18 @@ pub(crate) struct Inner {
 impl Inner {
     /// Appends an open or already complete task.
     pub(crate) fn push(&mut self, task: Task) {
-        if let Some(deadline) = task.open_work().and_then(|work| work.deadline) {
-            self.deadline = Some(self.deadline.map_or(deadline, |at| at.min(deadline)));
-        }
+        self.look_again(task.due());
         if task.state().is_final() {
             self.completed += 1;
         } else {
             self.open += 1;
         }
         self.tasks.push(task);
+    }
+
+    /// The batch is to be looked at by then.
+    pub(crate) fn look_again(&mut self, due: Option<Instant>) {
+        self.deadline = self.deadline.into_iter().chain(due).min();
     }
 
     /// Counts a task that has just become final.
@@ -108,6 +111,15 @@ impl Inner {
             fault: self.first_fault.clone(),
         }
     }
+}
+
+/// What [`Batch::overdue`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overdue {
+    /// Their time is up: end them.
+    pub(crate) late: Vec<usize>,
+    /// They were told to end, and a transport has not given their slices back.
+    pub(crate) stuck: Vec<usize>,
 }
 
 /// A batch.
@@ -213,18 +225,31 @@ impl Batch {
         None
     }
 
-    /// Indices of tasks whose time is up; looks through the tasks only when one may be.
-    pub(crate) fn overdue(&self, now: Instant) -> Vec<usize> {
+    /// Tasks that something is to be done about; looks through the tasks only when that may be.
+    pub(crate) fn overdue(&self, now: Instant) -> Overdue {
         let mut inner = self.lock();
+        let mut overdue = Overdue::default();
         if inner.deadline.is_none_or(|at| at > now) {
-            return Vec::new();
+            return overdue;
         }
-        let overdue = |(_, task): &(usize, &Task)| task.is_overdue(now);
-        let due = inner.tasks.iter().enumerate().filter(overdue).map(|(i, _)| i).collect();
-        let later = inner.tasks.iter().filter(|task| !task.is_overdue(now));
-        let next = later.filter_map(|task| task.open_work()?.deadline).min();
-        inner.deadline = next;
-        due
+        inner.deadline = None;
+        let Inner { tasks, deadline, .. } = &mut *inner;
+        for (index, task) in tasks.iter().enumerate() {
+            match task.due() {
+                Some(due) if due > now => *deadline = deadline.iter().copied().chain([due]).min(),
+                Some(_) if task.is_ending() => overdue.stuck.push(index),
+                Some(_) => overdue.late.push(index),
+                None => {}
+            }
+        }
+        overdue
+    }
+
+    /// Brings the deadline of every open task forward to `deadline`.
+    pub(crate) fn limit(&self, deadline: Instant) {
+        let mut inner = self.lock();
+        inner.tasks.iter_mut().for_each(|task| task.limit(deadline));
+        inner.look_again(Some(deadline));
     }
 
     /// When to look for overdue tasks again.

@@ -24,6 +24,7 @@ use crate::housekeeping::Housekeeping;
 use crate::inbox::{Inbox, Service};
 use crate::peers::Peers;
 use crate::publish::Publisher;
+use crate::quarantine::Quarantine;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
@@ -254,6 +255,7 @@ impl EngineBuilder {
             workers: Arc::new(if self.threads { Workers::threads() } else { Workers::Inline }),
             admission: Arc::new(Admission::new(limits)),
             alarm: Arc::new(Alarm::default()),
+            quarantine: Arc::new(Quarantine::default()),
             counters,
             clock,
         }
@@ -277,6 +279,7 @@ impl EngineBuilder {
         let policy = RetryPolicy {
             max_attempts: retries + 1,
             slice_timeout: self.config.engine.slice_timeout,
+            quarantine_after: self.config.engine.quarantine_after,
         };
         let path = Classic::new(shared.clone(), transports.clone(), policy);
         let registry = Registry::new(
@@ -299,7 +302,8 @@ impl EngineBuilder {
         for transport in &transports {
             let sink = Arc::clone(&path) as Arc<dyn CompletionSink>;
             let (segment, clock) = (Arc::clone(&segment), Arc::clone(&self.clock));
-            transport.start(TransportContext { segment, sink, clock })?;
+            let incarnation = engine.publisher.incarnation();
+            transport.start(TransportContext { segment, sink, clock, incarnation })?;
         }
         engine.serve(bound)?;
         engine.announce().map_err(|error| BuildError::Publish(Box::new(error)))?;

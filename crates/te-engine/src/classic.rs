@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::{RemoteSegment, SegmentId};
 use te_transport::{
@@ -31,9 +31,10 @@ use te_transport::{
 
 use crate::admission::Admission;
 use crate::alarm::Alarm;
-use crate::batch::{Batch, BatchTable, Inner};
-use crate::data_path::DataPath;
+use crate::batch::{Batch, BatchTable, Inner, Overdue};
+use crate::data_path::{Closing, DataPath};
 use crate::peers::Peers;
+use crate::quarantine::Quarantine;
 use crate::retry::{RetryPolicy, Verdict};
 use crate::slices::{Flight, SliceTable};
 use crate::stats::Counters;
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Arc<Workers>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) alarm: Arc<Alarm>,
+    pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -103,7 +105,12 @@ impl Classic {
 
     fn pump(&self, queue: &PeerQueue) {
         let clock = &*self.shared.clock;
-        queue.pump(&self.slices, clock, || self.shared.peers.current(queue.id));
+        let orphans = queue.pump(&self.slices, clock, || self.shared.peers.current(queue.id));
+        for Item { batch, task, .. } in orphans {
+            let cause = "the peer is another process than the one that the request was meant for";
+            let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+            self.end_one(&batch, task, TaskState::Failed, fault);
+        }
         if let Some(limit) = self.policy.slice_timeout {
             self.shared.alarm.at(clock.now() + limit);
         }
@@ -114,7 +121,6 @@ impl Classic {
         &self,
         batch: &Arc<Batch>,
         index: usize,
-        peer: &str,
         event: impl FnOnce(&mut crate::task::Task) -> Landing,
     ) -> Landing {
         let mut inner = batch.lock();
@@ -122,9 +128,17 @@ impl Classic {
         let len = task.len();
         let landing = event(task);
         if landing != Landing::Final {
+            let due = task.due();
+            inner.look_again(due);
             return landing;
         }
-        task.name_fault(index, peer);
+        self.seal(batch, inner, index, len);
+        Landing::Final
+    }
+
+    /// What follows when a task has become final.
+    fn seal(&self, batch: &Arc<Batch>, mut inner: MutexGuard<'_, Inner>, index: usize, len: u64) {
+        inner.tasks[index].number_fault(index);
         inner.note_final(index);
         self.count(&inner, index);
         let notify = inner.take_due_notify();
@@ -136,7 +150,22 @@ impl Classic {
             None if settled => batch.announce(),
             None => {}
         }
-        Landing::Final
+    }
+
+    /// A transport does not give the slices of an ending task back: the task is final all the same,
+    /// and its memory waits in quarantine.
+    fn quarantine(&self, batch: &Arc<Batch>, index: usize) {
+        let mut inner = batch.lock();
+        let Some(work) = inner.tasks[index].give_up_waiting() else { return };
+        let len = work.local.len();
+        let held = self.shared.quarantine.admit(work);
+        self.slices.hold(batch, index, &held);
+        self.seal(batch, inner, index, len);
+    }
+
+    /// When the memory of a task that ends now goes to quarantine.
+    fn patience(&self) -> Instant {
+        self.shared.clock.now() + self.policy.quarantine_after
     }
 
     fn count(&self, inner: &Inner, index: usize) {
@@ -170,12 +199,10 @@ impl Classic {
 
     /// Ends one task; pieces that are with a transport are called back first.
     fn end_one(&self, batch: &Arc<Batch>, index: usize, state: TaskState, fault: SliceFault) {
-        let target = batch.lock().tasks[index].open_work().map(|work| work.target);
-        let Some(target) = target else { return };
-        let peer = self.shared.peers.current(target);
-        let name = peer.as_ref().map_or("", |peer| peer.name().as_str());
-        let landing = self.apply(batch, index, name, |task| task.end(state, fault));
+        let patience = self.patience();
+        let landing = self.apply(batch, index, |task| task.end(state, fault, patience));
         if landing == Landing::Open {
+            self.shared.alarm.at(patience);
             self.call_back(batch, |task| task == index);
         }
     }
@@ -198,12 +225,11 @@ impl Classic {
     }
 
     fn land(&self, flight: &Flight, completion: &Completion) {
-        let name = flight.peer.name().as_str();
-        let landing = self
-            .apply(&flight.batch, flight.task, name, |task| task.land(flight.piece, completion));
+        let landing =
+            self.apply(&flight.batch, flight.task, |task| task.land(flight.piece, completion));
         let Landing::Fault(fault) = landing else { return };
         match self.policy.judge(flight.piece.attempt, &fault) {
-            Verdict::Refresh => self.park(Parked::faulted(flight, fault, completion.remote)),
+            Verdict::Refresh => self.park(Parked::faulted(flight, fault)),
             Verdict::GiveUp => {
                 let state = match fault.class {
                     FaultClass::Cancelled | FaultClass::Closed => TaskState::Canceled,
@@ -260,7 +286,7 @@ impl DataPath for Classic {
         for (target, items) in ready {
             let peer = peers.get(&target).and_then(Option::as_ref);
             if let Some(queue) = peer.and_then(|peer| self.queue(peer)) {
-                queue.push_back(items);
+                queue.push_back(batch, items);
                 self.pump(&queue);
             } else {
                 let cause = "no transport reaches the peer any more";
@@ -275,14 +301,12 @@ impl DataPath for Classic {
 
     fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str) {
         let class = FaultClass::Cancelled;
+        let patience = self.patience();
         for &task in tasks {
             let fault = SliceFault::new(class, Phase::Queue, cause);
-            let target = batch.lock().tasks[task].open_work().map(|work| work.target);
-            let Some(target) = target else { continue };
-            let peer = self.shared.peers.current(target);
-            let name = peer.as_ref().map_or("", |peer| peer.name().as_str());
-            self.apply(batch, task, name, |task| task.end(state, fault));
+            self.apply(batch, task, |task| task.end(state, fault, patience));
         }
+        self.shared.alarm.at(patience);
         let ending: std::collections::HashSet<usize> = tasks.iter().copied().collect();
         self.call_back(batch, |task| ending.contains(&task));
         let queues: Vec<_> = self.queues.read().values().cloned().collect();
@@ -292,10 +316,11 @@ impl DataPath for Classic {
     fn tick(&self, now: Instant) -> Option<Instant> {
         let mut next = self.release_delayed(now).into_iter().chain(self.end_slow(now)).min();
         for batch in self.shared.batches.all() {
-            let overdue = batch.overdue(now);
-            if !overdue.is_empty() {
-                self.end(&batch, &overdue, TaskState::Timeout, "the request's time is up");
+            let Overdue { late, stuck } = batch.overdue(now);
+            if !late.is_empty() {
+                self.end(&batch, &late, TaskState::Timeout, "the request's time is up");
             }
+            stuck.into_iter().for_each(|task| self.quarantine(&batch, task));
             next = next.into_iter().chain(batch.deadline()).min();
         }
         next
@@ -308,14 +333,19 @@ impl DataPath for Classic {
         }
     }
 
-    fn close(&self, deadline: Instant) -> bool {
+    fn close(&self, deadline: Instant) -> Closing {
         for batch in self.shared.batches.all() {
             let tasks = batch.lock().tasks.len();
             let all: Vec<usize> = (0..tasks).collect();
             self.end(&batch, &all, TaskState::Canceled, "the engine is closing");
         }
         let reports = self.transports.iter().map(|transport| transport.close(deadline));
-        reports.fold(true, |joined, report| joined & report.joined)
+        let joined = reports.fold(true, |joined, report| joined & report.joined);
+        for batch in self.shared.batches.all() {
+            let tasks = batch.lock().tasks.len();
+            (0..tasks).for_each(|task| self.quarantine(&batch, task));
+        }
+        Closing { joined, kept_bytes: self.slices.leak() }
     }
 }
 

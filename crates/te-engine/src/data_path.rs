@@ -29,7 +29,15 @@ pub(crate) trait DataPath: fmt::Debug + Send + Sync {
     /// Lets the calling thread make progress until something completed or `until` came.
     fn drive(&self, until: Instant) -> Driven;
 
-    /// Settles every task and ends every thread of the transports by `deadline`. Says whether all
-    /// threads ended.
-    fn close(&self, deadline: Instant) -> bool;
+    /// Settles every task and ends every thread of the transports by `deadline`.
+    fn close(&self, deadline: Instant) -> Closing;
+}
+
+/// What [`DataPath::close`] left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closing {
+    /// Whether every thread of the transports has ended.
+    pub(crate) joined: bool,
+    /// Bytes of slices that never came back: their memory is kept for good.
+    pub(crate) kept_bytes: u64,
 }

@@ -18,7 +18,7 @@ use te_segment::{
 use crate::builder::EngineBuilder;
 use crate::classic::Shared;
 use crate::config::{ConfigWarning, EngineConfig};
-use crate::data_path::DataPath;
+use crate::data_path::{Closing, DataPath};
 use crate::error::{BatchError, EngineError, OpenError, WaitError};
 use crate::housekeeping::Housekeeping;
 use crate::id::BatchId;
@@ -59,6 +59,9 @@ pub struct EngineCloseReport {
     pub open_tasks: usize,
     /// Whether every thread of the engine has ended.
     pub joined: bool,
+    /// Bytes of slices that a transport never gave back. Their memory is kept mapped and
+    /// registered for good, on purpose: something may still write it.
+    pub kept_bytes: u64,
 }
 
 impl TransferEngine {
@@ -299,6 +302,30 @@ impl TransferEngine {
         Ok(())
     }
 
+    /// Brings the deadline of every open task of a batch forward to `timeout` from now.
+    ///
+    /// # Errors
+    /// [`BatchError::Unknown`].
+    pub fn limit_batch(&self, batch: BatchId, timeout: Duration) -> Result<(), BatchError> {
+        let found = self.shared.batches.find(batch)?;
+        if let Some(deadline) = self.now().checked_add(timeout) {
+            found.limit(deadline);
+            self.shared.alarm.at(deadline);
+        }
+        Ok(())
+    }
+
+    /// Bytes of local memory whose tasks have ended while a transport still holds them.
+    pub fn quarantined_bytes(&self) -> u64 {
+        self.shared.quarantine.bytes()
+    }
+
+    /// Waits until no local memory is in quarantine, at most `timeout`; says whether that was
+    /// reached.
+    pub fn wait_quiescent(&self, timeout: Duration) -> bool {
+        self.shared.quarantine.wait_empty(timeout)
+    }
+
     /// Frees a batch whose tasks are all final, polled or not.
     ///
     /// # Errors
@@ -352,7 +379,7 @@ impl TransferEngine {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.withdraw();
         }
-        let mut joined = self.path.close(deadline);
+        let Closing { mut joined, kept_bytes } = self.path.close(deadline);
         self.shared.alarm.close();
         if let Some(ticker) = self.ticker.lock().take() {
             joined &= ticker.join().is_ok();
@@ -362,7 +389,7 @@ impl TransferEngine {
             joined &= server.close(deadline.saturating_duration_since(self.now())).is_ok();
         }
         let open = self.shared.batches.all().iter().map(|batch| batch.open_tasks()).sum();
-        EngineCloseReport { open_tasks: open, joined }
+        EngineCloseReport { open_tasks: open, joined, kept_bytes }
     }
 
     fn withdraw(&self) {

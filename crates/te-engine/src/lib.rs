@@ -60,6 +60,7 @@ mod id;
 mod inbox;
 mod peers;
 mod publish;
+mod quarantine;
 mod registry;
 mod request;
 mod retry;
@@ -68,9 +69,11 @@ mod slices;
 mod stats;
 mod status;
 mod submit;
+mod sync;
 mod task;
 #[cfg(test)]
 mod testing_support;
+mod turnstile;
 mod workers;
 
 pub use builder::EngineBuilder;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use te_metadata::{
-    BufferDescriptor, HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
+    BufferDescriptor, BufferHandle, HostPort, Incarnation, SegmentDescriptor, SegmentName,
+    TcpEndpoint, TeObject,
 };
 use te_segment::{LocalBuffer, LocalSegment, RemoteAccess, RemoteSegment, SegmentId};
 use te_transport::Transport;
@@ -101,6 +102,10 @@ impl Publisher {
             length: buffer.region().len(),
             rkeys: Vec::new(),
             lkeys: Vec::new(),
+            te: Some(BufferHandle {
+                slot: buffer.id().slot(),
+                generation: buffer.id().generation(),
+            }),
         }
     }
 }

@@ -18,17 +18,27 @@ pub struct TransferRequest {
     /// Time from submission to the end; the engine's default when `None`. The task then ends as
     /// `Timeout`.
     pub timeout: Option<Duration>,
+    /// Sum the bytes at the source and compare at the destination before the task counts as
+    /// completed. Costs a pass over the bytes on both sides; towards Mooncake, a second transfer.
+    pub checked: bool,
 }
 
 impl TransferRequest {
     /// Copies from the peer into `local`.
     pub fn read(local: LocalRange, target: SegmentId, offset: u64) -> Self {
-        Self { op: Opcode::Read, local, target, offset, timeout: None }
+        Self { op: Opcode::Read, local, target, offset, timeout: None, checked: false }
     }
 
     /// Copies `local` to the peer.
     pub fn write(local: LocalRange, target: SegmentId, offset: u64) -> Self {
-        Self { op: Opcode::Write, local, target, offset, timeout: None }
+        Self { op: Opcode::Write, local, target, offset, timeout: None, checked: false }
+    }
+
+    /// Asks for the end-to-end check.
+    #[must_use]
+    pub fn checked(mut self) -> Self {
+        self.checked = true;
+        self
     }
 
     /// Gives this request a time limit of its own.

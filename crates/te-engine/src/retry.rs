@@ -1,10 +1,11 @@
 //! Whether and when a piece that failed is tried again: pure.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use te_metadata::{Incarnation, SegmentDescriptor};
+use te_metadata::{BufferDescriptor, Incarnation, SegmentDescriptor};
 use te_segment::RemoteSegment;
-use te_transport::{FaultClass, RemoteSide, SliceFault};
+use te_transport::{FaultClass, SliceFault};
 
 /// The policy.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,8 @@ pub(crate) struct RetryPolicy {
     /// How long one try may take before its task ends as timed out; `None` leaves that to the
     /// transport and the task's deadline (te-classic A69).
     pub(crate) slice_timeout: Option<Duration>,
+    /// How long an ending task waits for its slices before its memory goes to quarantine.
+    pub(crate) quarantine_after: Duration,
 }
 
 /// What to do with a piece that failed.
@@ -51,11 +54,9 @@ impl RetryPolicy {
         &self,
         attempt: u16,
         fault: &SliceFault,
-        remote: RemoteSide,
         (old, new): (&RemoteSegment, &RemoteSegment),
     ) -> Second {
-        let restarted = is_other_process(old.descriptor(), new.descriptor());
-        if restarted && remote != RemoteSide::Untouched {
+        if is_other_process(old, new) {
             return Second::Restarted;
         }
         let moved = old.epoch() != new.epoch();
@@ -66,15 +67,28 @@ impl RetryPolicy {
     }
 }
 
-/// Whether two descriptors of one name belong to different processes. Mooncake names no process:
-/// there the data port stands for it.
-fn is_other_process(old: &SegmentDescriptor, new: &SegmentDescriptor) -> bool {
-    let incarnation =
-        |d: &SegmentDescriptor| -> Option<Incarnation> { Some(d.te.as_ref()?.incarnation) };
+/// Whether two snapshots of one name belong to different processes. Mooncake names no process:
+/// there its addresses stand for it, and where those are equal its buffers, of which a process
+/// that registered another one keeps the others.
+pub(crate) fn is_other_process(old: &RemoteSegment, new: &RemoteSegment) -> bool {
+    let incarnation = |peer: &RemoteSegment| -> Option<Incarnation> {
+        Some(peer.descriptor().te.as_ref()?.incarnation)
+    };
     match (incarnation(old), incarnation(new)) {
-        (None, None) => old.tcp.data_port != new.tcp.data_port,
+        (None, None) => {
+            old.rpc() != new.rpc()
+                || old.descriptor().tcp.data_port != new.descriptor().tcp.data_port
+                || shares_no_buffer(old.descriptor(), new.descriptor())
+        }
         (old, new) => old != new,
     }
+}
+
+fn shares_no_buffer(old: &SegmentDescriptor, new: &SegmentDescriptor) -> bool {
+    let (old, new) = (old.buffers(), new.buffers());
+    let place = |b: &BufferDescriptor| (b.addr, b.length);
+    let known: HashSet<_> = old.iter().map(place).collect();
+    !old.is_empty() && !new.is_empty() && !new.iter().any(|b| known.contains(&place(b)))
 }
 
 /// 0, 10, 20, 40, 80, 100, 100 … ms.
@@ -90,10 +104,14 @@ mod tests {
     //! The decision table.
 
     use super::*;
-    use crate::testing_support::{a_peer, a_restarted_peer};
+    use crate::testing_support::{a_mooncake_peer, a_peer, a_restarted_peer};
     use te_transport::Phase;
 
-    const POLICY: RetryPolicy = RetryPolicy { max_attempts: 3, slice_timeout: None };
+    const POLICY: RetryPolicy = RetryPolicy {
+        max_attempts: 3,
+        slice_timeout: None,
+        quarantine_after: Duration::from_secs(1),
+    };
 
     fn fault(class: FaultClass) -> SliceFault {
         SliceFault::new(class, Phase::Payload, "test")
@@ -113,17 +131,33 @@ mod tests {
     #[test]
     fn an_unreachable_peer_that_did_not_move_is_given_up() {
         let peer = a_peer(1);
-        let look =
-            |class| POLICY.after_refresh(0, &fault(class), RemoteSide::Untouched, (&peer, &peer));
+        let look = |class| POLICY.after_refresh(0, &fault(class), (&peer, &peer));
         assert_eq!(look(FaultClass::Peer), Second::GiveUp);
         assert_eq!(look(FaultClass::Rail), Second::Again(Duration::ZERO));
     }
 
     #[test]
-    fn what_may_have_reached_a_dead_process_is_not_replayed_to_its_successor() {
+    fn nothing_is_replayed_to_another_process() {
         let (old, new) = (a_peer(1), a_restarted_peer(2));
-        let look = |remote| POLICY.after_refresh(1, &fault(FaultClass::Rail), remote, (&old, &new));
-        assert_eq!(look(RemoteSide::InDoubt), Second::Restarted);
-        assert_eq!(look(RemoteSide::Untouched), Second::Again(Duration::from_millis(10)));
+        let rail = fault(FaultClass::Rail);
+        assert_eq!(POLICY.after_refresh(1, &rail, (&old, &new)), Second::Restarted);
+        assert_eq!(
+            POLICY.after_refresh(1, &rail, (&new, &new)),
+            Second::Again(Duration::from_millis(10))
+        );
+    }
+
+    #[test]
+    fn a_mooncake_peer_is_known_by_its_addresses_and_its_buffers() {
+        let old = a_mooncake_peer(7, &[0x1000, 0x9000]);
+        let same = [
+            a_mooncake_peer(7, &[0x9000]),
+            a_mooncake_peer(7, &[0x1000, 0x5000]),
+            a_mooncake_peer(7, &[]),
+        ];
+        assert!(same.iter().all(|new| !is_other_process(&old, new)));
+        let other =
+            [a_mooncake_peer(8, &[0x1000]), a_mooncake_peer(7, &[0x5000]), a_restarted_peer(1)];
+        assert!(other.iter().all(|new| is_other_process(&old, new)));
     }
 }

@@ -193,6 +193,7 @@ impl ScatterOperation<'_> {
                 target: *target,
                 offset,
                 timeout: None,
+                checked: false,
             }),
             Err(reason) => {
                 Planned::Ended(Err(FragmentError::NotSubmitted { reason: reason.clone() }))

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SliceToken};
 
 use crate::batch::Batch;
+use crate::quarantine::Held;
 use crate::task::Piece;
 
 /// Whose piece a slice is.
@@ -21,6 +22,8 @@ pub(crate) struct Flight {
     pub(crate) peer: Arc<RemoteSegment>,
     /// When it went to the transport.
     pub(crate) since: Instant,
+    /// Memory in quarantine that this slice keeps alive.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +86,22 @@ impl SliceTable {
         ours.map(|(number, slot)| SliceToken::new(number, slot.generation)).collect()
     }
 
+    /// Lets the slices of a task keep its memory alive until they are back.
+    pub(crate) fn hold(&self, batch: &Arc<Batch>, task: usize, held: &Arc<Held>) {
+        let mut table = self.slots.lock();
+        let flights = table.slots.iter_mut().filter_map(|slot| slot.flight.as_mut());
+        for flight in flights.filter(|f| f.task == task && Arc::ptr_eq(&f.batch, batch)) {
+            flight.held = Some(Arc::clone(held));
+        }
+    }
+
+    /// Keeps the memory of every slice that never came back for good. Gives their bytes.
+    pub(crate) fn leak(&self) -> u64 {
+        let mut table = self.slots.lock();
+        let flights = table.slots.iter_mut().filter_map(|slot| slot.flight.take());
+        flights.map(|flight| (flight.piece.len, std::mem::forget(flight)).0).sum()
+    }
+
     /// Tasks with a slice that left at `before` or earlier, and when the oldest other slice left.
     pub(crate) fn overdue(&self, before: Instant) -> (Vec<(Arc<Batch>, usize)>, Option<Instant>) {
         let table = self.slots.lock();
@@ -108,7 +127,7 @@ mod tests {
     fn flight() -> Flight {
         let piece = Piece { offset: 0, len: 1, attempt: 0 };
         let since = te_transport::Clock::now(&te_transport::SystemClock);
-        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1), since }
+        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1), since, held: None }
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct TransferStatus {
     pub bytes: u64,
     /// What is known of the peer's memory; meaningful once the state is final.
     pub remote: RemoteSide,
+    /// The task ended, but a transport still holds its local memory: unregistering answers Busy,
+    /// and the memory must not be freed, until it has come back.
+    pub quarantined: bool,
     /// Why it did not complete.
     pub fault: Option<TaskFault>,
 }

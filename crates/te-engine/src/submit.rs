@@ -157,10 +157,12 @@ impl TransferEngine {
         let now = self.now();
         let mut works = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
-            if last.as_ref().is_none_or(|(id, _)| *id != request.target) {
-                last = Some((request.target, self.check_target(index, request.target)?));
-            }
-            works.push(self.check_one(index, request, now)?);
+            let peer = match &last {
+                Some((id, peer)) if *id == request.target => Arc::clone(peer),
+                _ => self.check_target(index, request.target)?,
+            };
+            works.push(self.check_one(index, request, &peer, now)?);
+            last = Some((request.target, peer));
         }
         Ok(works)
     }
@@ -184,6 +186,7 @@ impl TransferEngine {
         &self,
         index: usize,
         request: &TransferRequest,
+        peer: &Arc<RemoteSegment>,
         now: Instant,
     ) -> Result<Work, SubmitError> {
         let remote = RemoteRange::new(request.offset, request.local.len())
@@ -191,7 +194,7 @@ impl TransferEngine {
         let guard = self.guard(index, request)?;
         let timeout = request.timeout.or(self.config.engine.request_timeout);
         let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-        Ok(Work::new(request, remote, guard, deadline))
+        Ok(Work::new(request, peer, remote, guard, deadline))
     }
 
     /// Keeps the local buffer registered while the task is open. Memory that is not registered is

@@ -7,13 +7,17 @@
 //!      └──────────────▶ ending ──last piece came back──▶ Failed | Canceled | Timeout
 //! ```
 //!
-//! I1  A task is final only when no piece of it is in flight: the local buffer is free.
+//! I1  A task is final only when no piece of it is in flight, so that the local buffer is free, or
+//!     when it says that the buffer is in quarantine.
 //! I2  `Completed` means that the done bytes are exactly the request's bytes.
 //! I3  A final task holds neither its region nor its guard.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use te_segment::{BufferGuard, LocalRange, Opcode, Pieces, RemoteRange, SegmentId, SlicePolicy};
+use te_segment::{
+    BufferGuard, LocalRange, Opcode, Pieces, RemoteRange, RemoteSegment, SegmentId, SlicePolicy,
+};
 use te_transport::{Completion, RemoteSide, SliceFault};
 
 use crate::status::{TaskFault, TaskState, TransferStatus};
@@ -33,6 +37,10 @@ pub(crate) struct Work {
     pub(crate) local: LocalRange,
     pub(crate) remote: RemoteRange,
     pub(crate) target: SegmentId,
+    /// The peer as it was known when the request came: the process it is meant for.
+    pub(crate) peer: Arc<RemoteSegment>,
+    pub(crate) checked: bool,
+    /// When the task is to end; once it is ending, when its memory goes to quarantine.
     pub(crate) deadline: Option<Instant>,
     /// Keeps the local buffer registered; absent for unregistered memory.
     pub(crate) _guard: Option<BufferGuard>,
@@ -56,11 +64,22 @@ pub(crate) struct Task {
     remote: RemoteSide,
     attempts: u16,
     fault: Option<Box<TaskFault>>,
+    quarantined: bool,
+}
+
+/// What a transport needs of a piece.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) op: Opcode,
+    pub(crate) local: LocalRange,
+    pub(crate) remote: RemoteRange,
+    pub(crate) checked: bool,
 }
 
 impl Work {
     pub(crate) fn new(
         request: &crate::TransferRequest,
+        peer: &Arc<RemoteSegment>,
         remote: RemoteRange,
         guard: Option<BufferGuard>,
         deadline: Option<Instant>,
@@ -70,6 +89,8 @@ impl Work {
             local: request.local.clone(),
             remote,
             target: request.target,
+            peer: Arc::clone(peer),
+            checked: request.checked,
             deadline,
             _guard: guard,
             pieces: None,
@@ -90,6 +111,7 @@ impl Task {
             remote: RemoteSide::Untouched,
             attempts: 0,
             fault: None,
+            quarantined: false,
         }
     }
 
@@ -115,6 +137,7 @@ impl Task {
             state: self.state,
             bytes: self.bytes,
             remote: self.remote,
+            quarantined: self.quarantined,
             fault: self.fault.as_deref().cloned(),
         }
     }
@@ -124,8 +147,28 @@ impl Task {
         self.work.as_ref().filter(|work| work.ending.is_none())
     }
 
-    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.open_work().and_then(|work| work.deadline).is_some_and(|at| at <= now)
+    /// When something is to be done about the task, if it is not final before.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.work.as_ref()?.deadline
+    }
+
+    /// Whether it was told to end and has not yet: its transport holds a slice of it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.ending.is_some())
+    }
+
+    /// Brings the deadline forward, never back.
+    pub(crate) fn limit(&mut self, deadline: Instant) {
+        if let Some(work) = self.work.as_mut().filter(|work| work.ending.is_none()) {
+            work.deadline = Some(work.deadline.map_or(deadline, |at| at.min(deadline)));
+        }
+    }
+
+    /// The request is meant for this process: it named a range that an earlier one did not offer.
+    pub(crate) fn retarget(&mut self, peer: &Arc<RemoteSegment>) {
+        if let Some(work) = self.work.as_mut() {
+            work.peer = Arc::clone(peer);
+        }
     }
 
     /// Takes the next piece that was never cut.
@@ -145,13 +188,13 @@ impl Task {
     }
 
     /// A piece goes to a transport. Gives its ranges, or `None` where the task is ending.
-    pub(crate) fn launch(&mut self, piece: Piece) -> Option<(Opcode, LocalRange, RemoteRange)> {
+    pub(crate) fn launch(&mut self, piece: Piece) -> Option<Launch> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
         let local = work.local.part(piece.offset, piece.len).ok()?;
         let remote = work.remote.part(piece.offset, piece.len).ok()?;
         work.in_flight += 1;
         self.attempts = self.attempts.max(piece.attempt.saturating_add(1));
-        Some((work.op, local, remote))
+        Some(Launch { op: work.op, local, remote, checked: work.checked })
     }
 
     /// A piece came back. `None` where its fault is for the caller to judge: the piece then counts
@@ -175,13 +218,32 @@ impl Task {
         self.settle()
     }
 
-    /// Nothing more of the task shall begin; it becomes final when the last piece is back.
-    pub(crate) fn end(&mut self, state: TaskState, fault: SliceFault) -> Landing {
+    /// Nothing more of the task shall begin; it becomes final when the last piece is back. After
+    /// `patience` its memory may be put into quarantine instead.
+    pub(crate) fn end(
+        &mut self,
+        state: TaskState,
+        fault: SliceFault,
+        patience: Instant,
+    ) -> Landing {
         let Some(work) = self.work.as_mut() else { return Landing::Stale };
         if work.ending.is_none() {
             work.ending = Some(Ending { state, fault });
+            work.deadline = Some(patience);
         }
         self.settle()
+    }
+
+    /// Makes an ending task final although a transport holds pieces of it. Gives what must live
+    /// until they are back.
+    pub(crate) fn give_up_waiting(&mut self) -> Option<Work> {
+        let mut work = self.work.take_if(|work| work.ending.is_some())?;
+        let ending = work.ending.take()?;
+        self.remote = self.remote.and(RemoteSide::InDoubt);
+        self.quarantined = true;
+        self.fault = Some(self.fault_of(&work, ending.fault));
+        self.state = ending.state;
+        Some(work)
     }
 
     fn settle(&mut self) -> Landing {
@@ -190,17 +252,16 @@ impl Task {
             return Landing::Open;
         }
         let Some(Ending { state, fault }) = work.ending.take() else { return Landing::Open };
-        let (op, target) = (work.op, work.target);
-        self.fault = Some(Box::new(TaskFault {
-            index: 0,
-            op,
-            peer: Box::default(),
-            target,
-            attempts: self.attempts,
-            fault,
-        }));
-        self.finish(state);
+        if let Some(work) = self.work.take() {
+            self.fault = Some(self.fault_of(&work, fault));
+        }
+        self.state = state;
         Landing::Final
+    }
+
+    fn fault_of(&self, work: &Work, fault: SliceFault) -> Box<TaskFault> {
+        let (op, target, peer) = (work.op, work.target, work.peer.name().as_str().into());
+        Box::new(TaskFault { index: 0, op, peer, target, attempts: self.attempts, fault })
     }
 
     fn finish(&mut self, state: TaskState) {
@@ -208,11 +269,10 @@ impl Task {
         self.work = None;
     }
 
-    /// Completes the fault with what only the batch and the cache know.
-    pub(crate) fn name_fault(&mut self, index: usize, peer: &str) {
+    /// Completes the fault with what only the batch knows.
+    pub(crate) fn number_fault(&mut self, index: usize) {
         if let Some(fault) = self.fault.as_mut() {
             fault.index = index;
-            fault.peer = peer.into();
         }
     }
 }

@@ -26,6 +26,19 @@ pub(crate) fn a_restarted_peer(epoch: u64) -> Arc<RemoteSegment> {
     peer(epoch, Some(Incarnation::random()))
 }
 
+/// A peer without an incarnation.
+pub(crate) fn a_mooncake_peer(port: u16, buffers: &[u64]) -> Arc<RemoteSegment> {
+    let buffer = |addr: &u64| BufferDescriptor {
+        name: "p:1".into(),
+        addr: *addr,
+        length: 4096,
+        ..Default::default()
+    };
+    let endpoint = TcpEndpoint { data_host: None, data_port: Some(port), proto_version: 2 };
+    let descriptor = SegmentDescriptor::tcp("p:1", endpoint, buffers.iter().map(buffer).collect());
+    snapshot(1, descriptor)
+}
+
 fn peer(epoch: u64, incarnation: Option<Incarnation>) -> Arc<RemoteSegment> {
     let buffer = BufferDescriptor {
         name: "p:1".into(),
@@ -36,6 +49,10 @@ fn peer(epoch: u64, incarnation: Option<Incarnation>) -> Arc<RemoteSegment> {
     let endpoint = TcpEndpoint { data_host: None, data_port: Some(1), proto_version: 2 };
     let mut descriptor = SegmentDescriptor::tcp("p:1", endpoint, vec![buffer]);
     descriptor.te = incarnation.map(TeObject::new);
+    snapshot(epoch, descriptor)
+}
+
+fn snapshot(epoch: u64, descriptor: SegmentDescriptor) -> Arc<RemoteSegment> {
     let name = SegmentName::parse("p:1").unwrap();
     let rpc = HostPort::parse("p:1").unwrap();
     Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, epoch))

@@ -8,11 +8,16 @@ use te_transport::{Completion, FaultClass, Phase, RemoteSide, SliceFault};
 
 const POLICY: SlicePolicy = SlicePolicy { min_piece: 4096, max_piece: 4096, ways: 1 };
 
+/// Long after any test.
+fn later() -> Instant {
+    te_transport::Clock::now(&te_transport::SystemClock) + Duration::from_secs(3600)
+}
+
 fn task(len: u64, deadline: Option<Instant>) -> Task {
     let region = Region::from(AlignedBuffer::zeroed(1 << 16).unwrap());
     let request = TransferRequest::write(region.range(0, len).unwrap(), SegmentId::LOCAL, 0x1000);
     let remote = RemoteRange::new(0x1000, len).unwrap();
-    Task::new(Work::new(&request, remote, None, deadline))
+    Task::new(Work::new(&request, &crate::testing_support::a_peer(1), remote, None, deadline))
 }
 
 fn completion(result: Result<(), SliceFault>, remote: RemoteSide) -> Completion {
@@ -79,7 +84,7 @@ fn a60_more_requests_than_the_capacity_are_refused_whole() {
 fn a_cancelled_task_is_final_only_when_its_last_piece_is_back() {
     let mut task = task(3 * 4096, None);
     let pieces = launch_all(&mut task);
-    assert_eq!(task.end(TaskState::Canceled, fault()), Landing::Open);
+    assert_eq!(task.end(TaskState::Canceled, fault(), later()), Landing::Open);
     assert_eq!(task.state(), TaskState::Waiting);
     assert!(task.cut(&POLICY).is_none());
     task.land(pieces[0], &completion(Ok(()), RemoteSide::Settled));
@@ -96,7 +101,7 @@ fn a_cancelled_task_is_final_only_when_its_last_piece_is_back() {
 fn bytes_that_all_arrived_make_a_task_complete_even_while_it_is_called_back() {
     let mut task = task(4096, None);
     let pieces = launch_all(&mut task);
-    task.end(TaskState::Timeout, fault());
+    task.end(TaskState::Timeout, fault(), later());
     let landing = task.land(pieces[0], &completion(Ok(()), RemoteSide::Settled));
     assert_eq!((landing, task.state()), (Landing::Final, TaskState::Completed));
 }
@@ -110,8 +115,8 @@ fn overdue_tasks_are_found_and_the_next_deadline_is_known() {
         batch.lock().push(task(100, after(ms)));
     }
     assert_eq!(batch.deadline(), after(10));
-    assert_eq!(batch.overdue(start), Vec::<usize>::new());
-    assert_eq!(batch.overdue(after(20).unwrap()), vec![1, 2]);
+    assert_eq!(batch.overdue(start), Overdue::default());
+    assert_eq!(batch.overdue(after(20).unwrap()).late, vec![1, 2]);
     assert_eq!(batch.deadline(), after(30));
 }
 
@@ -146,4 +151,22 @@ fn a_batch_waits_for_its_notification() {
     assert_eq!(batch.status().state, TaskState::Waiting);
     batch.set_notify(NotifyOutcome::Delivered);
     assert_eq!(batch.status().state, TaskState::Completed);
+}
+
+#[test]
+fn a_task_whose_slices_do_not_come_back_ends_in_quarantine() {
+    // Architecture 3.1: final by its deadline all the same, the remote side in doubt.
+    let mut task = task(4096, None);
+    assert!(task.give_up_waiting().is_none(), "an open task is not given up");
+    let pieces = launch_all(&mut task);
+    let patience = later();
+    assert_eq!(task.end(TaskState::Timeout, fault(), patience), Landing::Open);
+    assert_eq!((task.is_ending(), task.due()), (true, Some(patience)));
+    let work = task.give_up_waiting().unwrap();
+    assert_eq!(work.local.len(), 4096);
+    let status = task.status();
+    assert_eq!((status.state, status.quarantined), (TaskState::Timeout, true));
+    assert_eq!(status.remote, RemoteSide::InDoubt);
+    let late = task.land(pieces[0], &completion(Ok(()), RemoteSide::Settled));
+    assert_eq!((late, task.status()), (Landing::Stale, status), "a final state does not change");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use te_segment::{FetchTicket, RemoteSegment, SegmentId};
-use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
+use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::queue::Item;
 use super::{Classic, MAX_PAUSE};
@@ -33,7 +33,6 @@ pub(super) struct Parked {
 struct Failure {
     piece: Piece,
     fault: SliceFault,
-    remote: RemoteSide,
     peer: Arc<RemoteSegment>,
 }
 
@@ -50,9 +49,9 @@ impl Parked {
         Self { batch: Arc::clone(batch), task, target, failure: None, since: None }
     }
 
-    pub(super) fn faulted(flight: &Flight, fault: SliceFault, remote: RemoteSide) -> Self {
+    pub(super) fn faulted(flight: &Flight, fault: SliceFault) -> Self {
         let peer = Arc::clone(&flight.peer);
-        let failure = Failure { piece: flight.piece, fault, remote, peer };
+        let failure = Failure { piece: flight.piece, fault, peer };
         Self {
             batch: Arc::clone(&flight.batch),
             task: flight.task,
@@ -140,6 +139,7 @@ impl Classic {
         };
         let Parked { batch, task, failure, .. } = parked;
         let Some(failure) = failure else {
+            batch.lock().tasks[task].retarget(fresh);
             if !located {
                 let cause = "the range is not inside one buffer that the peer offers";
                 let fault = SliceFault::new(FaultClass::Refused, Phase::Metadata, cause);
@@ -148,8 +148,7 @@ impl Classic {
             return self.enqueue(fresh, Item { batch, task, piece: None }, Duration::ZERO);
         };
         let (old, attempt) = (&failure.peer, failure.piece.attempt);
-        let second =
-            self.policy.after_refresh(attempt, &failure.fault, failure.remote, (old, fresh));
+        let second = self.policy.after_refresh(attempt, &failure.fault, (old, fresh));
         match second {
             Second::Again(pause) if located => {
                 self.shared.counters.retries.add(1);
@@ -186,7 +185,7 @@ impl Classic {
         if pause.is_zero() {
             match item.piece {
                 Some(_) => queue.push_front(item),
-                None => queue.push_back([item]),
+                None => queue.push_back(&Arc::clone(&item.batch), [item]),
             }
             return self.pump(&queue);
         }

@@ -1,13 +1,15 @@
-//! What waits for one peer, in order of submission.
+//! What waits for one peer: batches take turns, and within a batch the order is that of submission.
 //!
 //! I1  An item is in the queue, with a transport, parked for a refresh, or gone.
 //! I2  One thread at a time feeds a peer's transport; a wish to feed that comes meanwhile is
 //!     honoured when it ends (no lost wake-up, no lock across `submit`).
+//! I3  Of batches that wait, each gives one slice in turn: a large one does not hold up a small one.
+//! I4  A request goes only to the process it was meant for: one whose peer is another process now
+//!     is handed back instead.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -15,8 +17,11 @@ use te_segment::{RemoteSegment, SegmentId, Slice};
 use te_transport::{Clock, SliceSource, Transport};
 
 use crate::batch::Batch;
+use crate::id::BatchId;
+use crate::retry::is_other_process;
 use crate::slices::{Flight, SliceTable};
 use crate::task::Piece;
+use crate::turnstile::Turnstile;
 
 /// A task to be cut, or one piece of it to be tried again.
 #[derive(Debug, Clone)]
@@ -26,86 +31,101 @@ pub(crate) struct Item {
     pub(crate) piece: Option<Piece>,
 }
 
+/// Items of one batch.
+struct Turn {
+    batch: Arc<Batch>,
+    items: VecDeque<Item>,
+}
+
+/// The batches that wait, and whose turn it is. A batch is in both or in neither.
+#[derive(Default)]
+struct Turns {
+    order: VecDeque<BatchId>,
+    by_batch: HashMap<BatchId, Turn>,
+}
+
+impl Turns {
+    /// The items of a batch, which joins the end of the line where it has none yet.
+    fn of(&mut self, batch: &Arc<Batch>) -> &mut VecDeque<Item> {
+        let (id, order) = (batch.id(), &mut self.order);
+        let turn = self.by_batch.entry(id).or_insert_with(|| {
+            order.push_back(id);
+            Turn { batch: Arc::clone(batch), items: VecDeque::new() }
+        });
+        &mut turn.items
+    }
+
+    fn take_first(&mut self) -> Option<Turn> {
+        let id = self.order.pop_front()?;
+        self.by_batch.remove(&id)
+    }
+
+    fn put_last(&mut self, turn: Turn) {
+        if !turn.items.is_empty() {
+            let id = turn.batch.id();
+            self.order.push_back(id);
+            self.by_batch.insert(id, turn);
+        }
+    }
+}
+
 /// The queue of one peer and the transport that serves it.
 pub(crate) struct PeerQueue {
     pub(crate) id: SegmentId,
     pub(crate) transport: Arc<dyn Transport>,
-    items: Mutex<VecDeque<Item>>,
-    /// Wishes to feed that are not honoured yet.
-    wishes: AtomicUsize,
+    turns: Mutex<Turns>,
+    feeding: Turnstile,
 }
 
 impl PeerQueue {
     pub(crate) fn new(id: SegmentId, transport: Arc<dyn Transport>) -> Self {
-        Self { id, transport, items: Mutex::default(), wishes: AtomicUsize::new(0) }
+        Self { id, transport, turns: Mutex::default(), feeding: Turnstile::default() }
     }
 
-    pub(crate) fn push_back(&self, items: impl IntoIterator<Item = Item>) {
-        self.items.lock().extend(items);
+    /// Appends items, all of one batch.
+    pub(crate) fn push_back(&self, batch: &Arc<Batch>, items: impl IntoIterator<Item = Item>) {
+        self.turns.lock().of(batch).extend(items);
     }
 
+    /// Puts an item before the others of its batch.
     pub(crate) fn push_front(&self, item: Item) {
-        self.items.lock().push_front(item);
+        let batch = Arc::clone(&item.batch);
+        self.turns.lock().of(&batch).push_front(item);
     }
 
     /// Forgets items whose task is ending or final.
     pub(crate) fn purge(&self) {
         let is_open = |item: &Item| item.batch.lock().tasks[item.task].open_work().is_some();
-        self.items.lock().retain(is_open);
+        let mut turns = self.turns.lock();
+        let Turns { order, by_batch } = &mut *turns;
+        by_batch.values_mut().for_each(|turn| turn.items.retain(is_open));
+        by_batch.retain(|_, turn| !turn.items.is_empty());
+        order.retain(|id| by_batch.contains_key(id));
     }
 
-    /// Feeds the transport until it has no room or nothing is left.
+    /// Feeds the transport until it has no room or nothing is left. Gives back the items that were
+    /// meant for another process than the peer is now.
     pub(crate) fn pump(
         &self,
         slices: &SliceTable,
         clock: &dyn Clock,
         peer: impl Fn() -> Option<Arc<RemoteSegment>>,
-    ) {
-        if self.wishes.fetch_add(1, Ordering::AcqRel) != 0 {
-            return;
-        }
-        let mut honoured = 1;
-        loop {
-            if let Some(peer) = peer() {
-                let mut source = Source { queue: self, slices, peer: &peer, since: clock.now() };
-                self.transport.submit(&peer, &mut source);
-            }
-            let left = self.wishes.fetch_sub(honoured, Ordering::AcqRel) - honoured;
-            if left == 0 {
-                return;
-            }
-            honoured = left;
-        }
-    }
-
-    /// The next piece and its task.
-    fn next(&self, source: &Source<'_>) -> Option<Slice> {
-        let (slices, peer) = (source.slices, source.peer);
-        let mut items = self.items.lock();
-        loop {
-            let front = items.front()?;
-            let mut inner = front.batch.lock();
-            let task = &mut inner.tasks[front.task];
-            let policy = self.transport.capabilities().slices;
-            let piece = front.piece.or_else(|| task.cut(&policy));
-            let is_last = front.piece.is_some() || task.is_cut();
-            let launched = piece.and_then(|piece| Some((piece, task.launch(piece)?)));
-            drop(inner);
-            let item = if is_last { items.pop_front()? } else { front.clone() };
-            if let Some((piece, (op, local, remote))) = launched {
-                let Item { batch, task, .. } = item;
-                let (since, attempt, peer) = (source.since, piece.attempt, Arc::clone(peer));
-                let flight = Flight { batch, task, piece, peer: Arc::clone(&peer), since };
-                let token = slices.insert(flight);
-                return Some(Slice { token, op, local, remote, peer, attempt });
-            }
-        }
+    ) -> Vec<Item> {
+        let mut orphans = Vec::new();
+        self.feeding.pass(|| {
+            let Some(peer) = peer() else { return };
+            let since = clock.now();
+            let mut source =
+                Source { queue: self, slices, peer: &peer, since, orphans: &mut orphans };
+            self.transport.submit(&peer, &mut source);
+        });
+        orphans
     }
 }
 
 impl fmt::Debug for PeerQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PeerQueue({:?}, {} items)", self.id, self.items.lock().len())
+        write!(f, "PeerQueue({:?}, {} batches)", self.id, self.turns.lock().order.len())
     }
 }
 
@@ -114,10 +134,58 @@ struct Source<'a> {
     slices: &'a SliceTable,
     peer: &'a Arc<RemoteSegment>,
     since: Instant,
+    orphans: &'a mut Vec<Item>,
 }
 
 impl SliceSource for Source<'_> {
     fn next_slice(&mut self) -> Option<Slice> {
-        self.queue.next(self)
+        let mut turns = self.queue.turns.lock();
+        loop {
+            let mut turn = turns.take_first()?;
+            let slice = self.next_of(&mut turn);
+            turns.put_last(turn);
+            if slice.is_some() {
+                return slice;
+            }
+        }
+    }
+}
+
+impl Source<'_> {
+    /// The next slice of a batch. Items that have none left are taken out.
+    fn next_of(&mut self, turn: &mut Turn) -> Option<Slice> {
+        let policy = self.queue.transport.capabilities().slices;
+        let mut inner = turn.batch.lock();
+        loop {
+            let front = turn.items.front()?;
+            let task = &mut inner.tasks[front.task];
+            let is_orphan = |meant: &Arc<RemoteSegment>| {
+                !Arc::ptr_eq(meant, self.peer) && is_other_process(meant, self.peer)
+            };
+            if task.open_work().is_some_and(|work| is_orphan(&work.peer)) {
+                self.orphans.extend(turn.items.pop_front());
+                continue;
+            }
+            let piece = front.piece.or_else(|| task.cut(&policy));
+            let is_last = front.piece.is_some() || task.is_cut();
+            let launched = piece.and_then(|piece| Some((piece, task.launch(piece)?)));
+            let index = front.task;
+            if is_last {
+                turn.items.pop_front();
+            }
+            let Some((piece, launch)) = launched else { continue };
+            let (batch, peer) = (Arc::clone(&turn.batch), Arc::clone(self.peer));
+            let flight = Flight { batch, task: index, piece, peer, since: self.since, held: None };
+            let token = self.slices.insert(flight);
+            return Some(Slice {
+                token,
+                op: launch.op,
+                local: launch.local,
+                remote: launch.remote,
+                peer: Arc::clone(self.peer),
+                attempt: piece.attempt,
+                checked: launch.checked,
+            });
+        }
     }
 }

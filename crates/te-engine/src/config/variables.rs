@@ -291,6 +291,11 @@ const ENGINE: &[Variable] = &[
         "how long unregistering waits for transfers that use the memory",
     ),
     Variable::new(
+        "engine.quarantine_after_ms",
+        integer(1, MANY_MILLIS, MILLIS),
+        "how long an ended task waits for its slices before its memory is put in quarantine",
+    ),
+    Variable::new(
         "engine.notify_queue",
         integer(1, 1 << 24, NUMBER),
         "notifications that are kept until the caller takes them",

@@ -104,3 +104,24 @@ fn a_completion_that_comes_twice_is_counted_and_not_believed() {
         assert_eq!(a.engine.stats().stale_completions, 30);
     });
 }
+
+#[test]
+fn a_small_batch_is_not_held_up_by_a_large_one() {
+    // The truth issue, item 5: batches take turns.
+    let world = World::new(SimFabric::builder(4).queue_limit(2).bandwidth(10_000_000));
+    let (a, b) = (world.node("a"), world.node("b"));
+    let target = a.engine.open_segment("b").unwrap();
+    let write = |i: u64| {
+        let local = a.region.range(i * 1000, 1000).unwrap();
+        TransferRequest::write(local, target, b.region.address() + i * 1000)
+    };
+    let large = a.engine.allocate_batch(5000).unwrap();
+    a.engine.submit(large, &(0..5000).map(|i| write(i % 200)).collect::<Vec<_>>()).unwrap();
+    let small = a.engine.allocate_batch(10).unwrap();
+    a.engine.submit(small, &(0..10).map(write).collect::<Vec<_>>()).unwrap();
+    assert!(world.run(&[&a, &b], &[(&a, small)], Duration::from_secs(1)));
+    let done = a.engine.batch_status(large).unwrap().completed;
+    assert!(done < 100, "{done} of the large batch were served before 10 of the small one");
+    assert!(world.run(&[&a, &b], &[(&a, large)], Duration::from_secs(10)));
+    assert_eq!(a.engine.batch_status(large).unwrap().failed, 0);
+}
