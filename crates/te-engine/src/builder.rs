@@ -23,6 +23,7 @@ use crate::error::BuildError;
 use crate::housekeeping::Housekeeping;
 use crate::inbox::{Inbox, Service};
 use crate::peers::Peers;
+use crate::process::Owner;
 use crate::publish::Publisher;
 use crate::quarantine::Quarantine;
 use crate::registry::Registry;
@@ -298,6 +299,7 @@ impl EngineBuilder {
             server: None,
             ticker: Mutex::default(),
             closed: AtomicBool::new(false),
+            owner: Owner::present(),
         };
         for transport in &transports {
             let sink = Arc::clone(&path) as Arc<dyn CompletionSink>;

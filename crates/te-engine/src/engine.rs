@@ -15,14 +15,16 @@ use te_segment::{
     UnregisterError,
 };
 
+use crate::batch::Batch;
 use crate::builder::EngineBuilder;
 use crate::classic::Shared;
 use crate::config::{ConfigWarning, EngineConfig};
 use crate::data_path::{Closing, DataPath};
-use crate::error::{BatchError, EngineError, OpenError, WaitError};
+use crate::error::{BatchError, EngineError, FORKED, OpenError, WaitError};
 use crate::housekeeping::Housekeeping;
 use crate::id::BatchId;
 use crate::inbox::Inbox;
+use crate::process::Owner;
 use crate::publish::Publisher;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
@@ -39,6 +41,7 @@ pub struct TransferEngine {
     pub(crate) server: Option<PeerServer>,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: AtomicBool,
+    pub(crate) owner: Owner,
 }
 
 /// What [`TransferEngine::sync_cache`] did (te-classic B45).
@@ -138,6 +141,7 @@ impl TransferEngine {
         &self,
         wanted: &[(Region, RegisterOptions)],
     ) -> Result<(), RegisterError> {
+        self.available().map_err(|reason| RegisterError::Unavailable { reason })?;
         self.registry.register(wanted)?;
         self.publish();
         Ok(())
@@ -158,6 +162,9 @@ impl TransferEngine {
     /// # Errors
     /// The first [`UnregisterError`]; the others were unregistered all the same (J45).
     pub fn unregister_batch(&self, addresses: &[u64]) -> Result<(), UnregisterError> {
+        if !self.owner.is_here() {
+            return Err(UnregisterError::Unavailable { reason: FORKED });
+        }
         let result = self.registry.unregister_all(addresses);
         self.publish();
         result
@@ -186,6 +193,9 @@ impl TransferEngine {
     /// # Errors
     /// [`OpenError`] tells "not found", "malformed" and "unreachable" apart.
     pub fn open_segment(&self, name: &str) -> Result<SegmentId, OpenError> {
+        if !self.owner.is_here() {
+            return Err(OpenError::Forked);
+        }
         if self.is_closed() {
             return Err(OpenError::Closed);
         }
@@ -233,6 +243,9 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::TooLarge`], [`BatchError::TooMany`].
     pub fn allocate_batch(&self, capacity: usize) -> Result<BatchId, BatchError> {
+        if !self.owner.is_here() {
+            return Err(BatchError::Forked);
+        }
         self.shared.batches.allocate(capacity)
     }
 
@@ -241,7 +254,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`], [`BatchError::NoTask`].
     pub fn status(&self, batch: BatchId, index: usize) -> Result<TransferStatus, BatchError> {
-        self.shared.batches.find(batch)?.task_status(index)
+        self.find(batch)?.task_status(index)
     }
 
     /// State of a batch. O(1).
@@ -249,7 +262,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn batch_status(&self, batch: BatchId) -> Result<BatchStatus, BatchError> {
-        Ok(self.shared.batches.find(batch)?.status())
+        Ok(self.find(batch)?.status())
     }
 
     /// Waits until a batch is final. The calling thread may run the transport's step meanwhile.
@@ -259,7 +272,7 @@ impl TransferEngine {
     pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
         /// A caller that drives looks up at least this often: its batch may end elsewhere.
         const LOOK_UP: Duration = Duration::from_millis(5);
-        let found = self.shared.batches.find(batch)?;
+        let found = self.find(batch)?;
         let begun = self.now();
         let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
         loop {
@@ -285,7 +298,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn cancel(&self, batch: BatchId) -> Result<(), BatchError> {
-        let found = self.shared.batches.find(batch)?;
+        let found = self.find(batch)?;
         let all: Vec<usize> = (0..found.status().total).collect();
         self.path.end(&found, &all, TaskState::Canceled, "cancelled by the caller");
         Ok(())
@@ -296,7 +309,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`], [`BatchError::NoTask`].
     pub fn cancel_task(&self, batch: BatchId, index: usize) -> Result<(), BatchError> {
-        let found = self.shared.batches.find(batch)?;
+        let found = self.find(batch)?;
         found.task_status(index)?;
         self.path.end(&found, &[index], TaskState::Canceled, "cancelled by the caller");
         Ok(())
@@ -307,7 +320,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn limit_batch(&self, batch: BatchId, timeout: Duration) -> Result<(), BatchError> {
-        let found = self.shared.batches.find(batch)?;
+        let found = self.find(batch)?;
         if let Some(deadline) = self.now().checked_add(timeout) {
             found.limit(deadline);
             self.shared.alarm.at(deadline);
@@ -331,6 +344,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Busy`], [`BatchError::Unknown`].
     pub fn free_batch(&self, batch: BatchId) -> Result<(), BatchError> {
+        self.find(batch)?;
         self.shared.batches.free(batch)
     }
 
@@ -362,6 +376,9 @@ impl TransferEngine {
     }
 
     fn rpc_address(&self, name: &str) -> Result<HostPort, OpenError> {
+        if !self.owner.is_here() {
+            return Err(OpenError::Forked);
+        }
         let name = parse_name(name)?;
         let found = self.shared.peers.directory().rpc_address(&name);
         found.map_err(|cause| OpenError::Resolve {
@@ -375,6 +392,9 @@ impl TransferEngine {
     /// Closes the engine within `timeout`: refuses new work, ends every task, joins every thread,
     /// removes what was published. Calling it again does nothing.
     pub fn close(&self, timeout: Duration) -> EngineCloseReport {
+        if !self.owner.is_here() {
+            return EngineCloseReport { open_tasks: 0, joined: false, kept_bytes: 0 };
+        }
         let deadline = self.now() + timeout;
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.withdraw();
@@ -398,12 +418,37 @@ impl TransferEngine {
         }
     }
 
+    pub(crate) fn find(&self, batch: BatchId) -> Result<Arc<Batch>, BatchError> {
+        if !self.owner.is_here() {
+            return Err(BatchError::Forked);
+        }
+        self.shared.batches.find(batch)
+    }
+
+    fn available(&self) -> Result<(), &'static str> {
+        match (self.owner.is_here(), self.is_closed()) {
+            (false, _) => Err(FORKED),
+            (true, true) => Err("the engine is closed"),
+            (true, false) => Ok(()),
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.shared.clock.now()
+    }
+
+    /// The end of an engine in a forked child: its threads are not here to be joined, and its locks
+    /// may be held by them for ever, so what they own is left alone.
+    fn abandon(&mut self) {
+        std::mem::forget(self.server.take());
+        std::mem::forget(self.ticker.get_mut().take());
+        std::mem::forget(Arc::clone(&self.path));
+        std::mem::forget(Arc::clone(&self.shared.workers));
+        self.registry.abandon();
     }
 
     /// Publishes the engine's records; the last step of building.
@@ -434,6 +479,9 @@ fn parse_name(name: &str) -> Result<SegmentName, OpenError> {
 
 impl Drop for TransferEngine {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            return self.abandon();
+        }
         self.close(self.config.engine.shutdown_timeout);
     }
 }

@@ -86,7 +86,14 @@ pub enum OpenError {
     /// The engine is closed.
     #[error("the engine is closed")]
     Closed,
+    /// See [`BatchError::Forked`].
+    #[error("{FORKED}")]
+    Forked,
 }
+
+/// What a forked child is told.
+pub(crate) const FORKED: &str =
+    "the engine belongs to the process that this one was forked from; build another engine here";
 
 /// Why a batch call was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +146,10 @@ pub enum BatchError {
     /// 2^32 batches are open.
     #[error("too many batches are open")]
     TooMany,
+    /// The calling process was forked from the one that built the engine. It has none of the
+    /// engine's threads; it can build an engine of its own.
+    #[error("{FORKED}")]
+    Forked,
 }
 
 /// Why a submission was refused; nothing of it was queued.

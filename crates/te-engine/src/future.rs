@@ -59,7 +59,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn wait_async(&self, batch: BatchId) -> Result<BatchFuture, BatchError> {
-        Ok(BatchFuture { batch: self.shared.batches.find(batch)? })
+        Ok(BatchFuture { batch: self.find(batch)? })
     }
 
     /// Begins to move the requests, and gives a future that ends when all are final. Never blocks:

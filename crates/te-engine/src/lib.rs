@@ -59,6 +59,7 @@ mod housekeeping;
 mod id;
 mod inbox;
 mod peers;
+mod process;
 mod publish;
 mod quarantine;
 mod registry;

@@ -33,6 +33,11 @@ impl Registry {
         &self.segment
     }
 
+    /// Leaves the transports as they are for good: the calling process has none of their threads.
+    pub(crate) fn abandon(&self) {
+        self.transports.iter().for_each(|transport| std::mem::forget(Arc::clone(transport)));
+    }
+
     pub(crate) fn register(
         &self,
         wanted: &[(Region, RegisterOptions)],

@@ -103,10 +103,10 @@ impl TransferEngine {
         notify: Option<(SegmentId, Notify)>,
         patience: Duration,
     ) -> Result<(), SubmitError> {
+        let batch = self.find(id)?;
         if self.is_closed() {
             return Err(SubmitError::Closed);
         }
-        let batch = self.shared.batches.find(id)?;
         batch.check_room(&batch.lock(), requests.len())?;
         let works = self.check_all(requests)?;
         let open = works.iter().filter(|work| !work.local.is_empty());

@@ -94,6 +94,12 @@ pub enum CopyError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
+    /// The engine cannot serve the call.
+    #[error("cannot register: {reason}")]
+    Unavailable {
+        /// Why.
+        reason: &'static str,
+    },
     /// The memory itself is not usable.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -135,6 +141,12 @@ pub enum RegisterError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnregisterError {
+    /// The engine cannot serve the call.
+    #[error("cannot unregister: {reason}")]
+    Unavailable {
+        /// Why.
+        reason: &'static str,
+    },
     /// No buffer starts at this address.
     #[error("no registered buffer starts at {address:#x}")]
     NotRegistered {
