@@ -1,5 +1,7 @@
 //! Handles, counts and waiting.
 
+mod model;
+
 use super::*;
 use crate::request::TransferRequest;
 use crate::task::{Landing, Piece, Work};
