@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   Inbox ──▶ Peer ─ Pool ─ orders ──▶ Link ─ Exchange ──▶ ending ──▶ completions ──▶ sink
+//!                                       └── Session ──▶ finished ─┤
+//!                                                       doubts ───┘
 //! ```
 //!
-//! I1  Each job that was taken from the inbox is in exactly one place: a pool, an exchange, or the
-//!     list of completions that the end of the step reports.
+//! I1  Each job that was taken from the inbox is in exactly one place: a pool, an exchange, a session,
+//!     the doubts of its peer, or the list of completions that the end of the step reports.
 //! I2  A spoiled socket is closed before its slice's end is reported (F35).
 //! I3  The sink is called at the end of the step, when the core is consistent.
 
+mod doubt;
 mod link;
 mod peer;
+mod speak;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -19,15 +23,16 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use slab::Slab;
-use te_metadata::HostPort;
+use te_metadata::Incarnation;
 use te_segment::{SegmentId, SliceToken};
 use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
 
 use crate::config::TcpConfig;
 use crate::driver::Core;
 use crate::exchange::Bounds;
-use crate::inbox::{Command, Inbox};
+use crate::inbox::{Command, Destination, Inbox};
 use crate::pool::Job;
+use crate::pump::{Scratch, scratch};
 use crate::resolver::Resolver;
 use crate::stats::Counters;
 use crate::threads::Threads;
@@ -46,6 +51,8 @@ pub(crate) struct ClientParts {
     pub(crate) sink: Arc<dyn CompletionSink>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) threads: Arc<Threads>,
+    /// Which run of this process it is.
+    pub(crate) incarnation: Incarnation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,9 +69,10 @@ pub(crate) struct Client {
     bounds: Bounds,
     resolver: Resolver,
     peers: Slab<Peer>,
-    by_address: HashMap<HostPort, usize>,
+    by_address: HashMap<Destination, usize>,
     links: Slab<Link>,
     timers: Timers<Due>,
+    scratch: Scratch,
     /// Links to look at in this step.
     eager: VecDeque<usize>,
     /// Peers whose pool may have orders.
@@ -99,6 +107,7 @@ impl Client {
             by_address: HashMap::new(),
             links: Slab::new(),
             timers: Timers::new(),
+            scratch: scratch(),
             eager: VecDeque::new(),
             stirred: VecDeque::new(),
             completions: Vec::new(),
@@ -132,14 +141,14 @@ impl Client {
                     let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
                     self.fail(jobs, &fault);
                 }
-                Command::Cancel(tokens) => self.on_cancel(&tokens.into_iter().collect()),
+                Command::Cancel(tokens) => self.on_cancel(now, &tokens.into_iter().collect()),
                 Command::Resolved(address, found) => self.on_resolved(now, &address, found),
                 Command::Room(address) => self.tell_room(&address, 0),
             }
         }
     }
 
-    fn on_submit(&mut self, address: HostPort, jobs: Vec<Job>) {
+    fn on_submit(&mut self, address: Destination, jobs: Vec<Job>) {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => {
@@ -154,7 +163,7 @@ impl Client {
         self.stir(index);
     }
 
-    fn on_cancel(&mut self, tokens: &HashSet<SliceToken>) {
+    fn on_cancel(&mut self, now: Instant, tokens: &HashSet<SliceToken>) {
         let fault = SliceFault::new(FaultClass::Cancelled, Phase::Queue, "called back");
         let indices: Vec<_> = self.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
@@ -165,8 +174,9 @@ impl Client {
         let hit: Vec<_> = hit.into_iter().map(|(index, _)| index).collect();
         for index in hit {
             self.links[index].abort(FaultClass::Cancelled, "called back");
-            self.settle(index);
+            self.settle(now, index);
         }
+        self.cancel_in_sessions(now, tokens);
     }
 
     fn take_timers(&mut self, now: Instant) {
@@ -183,7 +193,7 @@ impl Client {
         if link.handle_timeout(now) {
             self.parts.counters.timeouts.one();
         }
-        self.settle(index);
+        self.settle(now, index);
         self.arm_link(index);
     }
 
@@ -228,13 +238,15 @@ impl Client {
     }
 
     fn complete(&mut self, token: SliceToken, result: Result<(), SliceFault>, remote: RemoteSide) {
-        if result.as_ref().is_err_and(|fault| fault.class == FaultClass::Refused) {
-            self.parts.counters.refused.one();
+        match result.as_ref().map_err(|fault| fault.class) {
+            Err(FaultClass::Refused) => self.parts.counters.refused.one(),
+            Err(FaultClass::Corrupt) => self.parts.counters.corrupt.one(),
+            _ => {}
         }
         self.completions.push(Completion { token, result, remote });
     }
 
-    fn tell_room(&mut self, address: &HostPort, left: usize) {
+    fn tell_room(&mut self, address: &Destination, left: usize) {
         self.room.extend(self.parts.inbox.on_left_queue(address, left));
     }
 
@@ -278,15 +290,17 @@ impl Core for Client {
         }
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Instant) {
         let fault = SliceFault::new(FaultClass::Closed, Phase::Queue, "the transport is closing");
         let before = self.completions.len();
         for index in 0..self.links.capacity() {
             if self.links.contains(index) {
+                self.say_goodbye(now, index);
                 self.links[index].abort(FaultClass::Closed, "the transport is closing");
-                self.settle(index);
+                self.settle(now, index);
             }
         }
+        self.end_all_doubts();
         let mut jobs: Vec<_> = self.peers.iter_mut().flat_map(|(_, p)| p.pool.drain()).collect();
         for command in self.parts.inbox.close() {
             if let Command::Submit(_, more) | Command::Unreachable(more) = command {

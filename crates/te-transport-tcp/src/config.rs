@@ -14,7 +14,7 @@ pub struct TcpConfig {
     /// The host that is published for data connections; `None` lets peers take the host of the
     /// segment's peer address.
     pub data_host: Option<String>,
-    /// Connections to one peer, 1 to 16; 4. Each carries one request at a time.
+    /// Connections to one peer in versions 1 and 2, 1 to 16; 4. Each carries one request at a time.
     pub lanes_per_peer: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
@@ -23,8 +23,19 @@ pub struct TcpConfig {
     /// Send and receive buffer of each socket in bytes; `None`, the default, leaves their size to
     /// the kernel, which adapts it.
     pub socket_buffer: Option<usize>,
-    /// Speak protocol version 1 to every peer, whose writes then cost one more round trip.
-    pub force_v1: bool,
+    /// The highest protocol version to speak, 1 to 3; 3. Version 3 is spoken with peers that offer
+    /// it, and offered to peers; versions 1 and 2 are always served. With 1, writes cost one more
+    /// round trip.
+    pub max_version: u8,
+    /// Requests in flight on a connection of version 3, 1 to 65535; 256. As initiator this side asks
+    /// for so many, and as target it allows so many.
+    pub max_in_flight: u32,
+    /// How long work whose connection of version 3 was lost waits for a new one to settle what the
+    /// peer did with it; 2 s.
+    pub fence_timeout: Duration,
+    /// How long a peer may take to confirm that it ended a request; 2 s. Then the connection is
+    /// given up.
+    pub cancel_timeout: Duration,
     /// A request is not cut into pieces smaller than this, bytes.
     pub min_piece: u64,
     /// No piece is larger than this, bytes.
@@ -60,7 +71,10 @@ impl Default for TcpConfig {
             max_queued_per_peer: 1024,
             io_chunk: 1 << 20,
             socket_buffer: None,
-            force_v1: false,
+            max_version: 3,
+            max_in_flight: 256,
+            fence_timeout: Duration::from_secs(2),
+            cancel_timeout: Duration::from_secs(2),
             min_piece: 1 << 20,
             max_piece: 64 << 20,
             connect_timeout: Duration::from_secs(5),
@@ -90,6 +104,10 @@ impl TcpConfig {
             ("max_queued_per_peer", self.max_queued_per_peer as u64, 1, 65_535),
             ("io_chunk", self.io_chunk as u64, 4096, 1 << 30),
             ("socket_buffer", socket_buffer, 4096, 1 << 30),
+            ("max_version", u64::from(self.max_version), 1, 3),
+            ("max_in_flight", u64::from(self.max_in_flight), 1, 65_535),
+            ("fence_timeout", millis(self.fence_timeout), 1, DAY),
+            ("cancel_timeout", millis(self.cancel_timeout), 1, DAY),
             ("min_piece", self.min_piece, 1, 1 << 40),
             ("max_piece", self.max_piece, self.min_piece, 1 << 40),
             ("connect_timeout", millis(self.connect_timeout), 1, DAY),
@@ -149,6 +167,11 @@ mod tests {
         check(|c| c.lanes_per_peer = 0, Some("lanes_per_peer"));
         check(|c| c.lanes_per_peer = 17, Some("lanes_per_peer"));
         check(|c| c.max_queued_per_peer = 65_536, Some("max_queued_per_peer"));
+        check(|c| c.max_version = 4, Some("max_version"));
+        check(|c| c.max_version = 0, Some("max_version"));
+        check(|c| c.max_in_flight = 0, Some("max_in_flight"));
+        check(|c| c.fence_timeout = Duration::ZERO, Some("fence_timeout"));
+        check(|c| c.cancel_timeout = Duration::ZERO, Some("cancel_timeout"));
         check(|c| c.max_piece = c.min_piece - 1, Some("max_piece"));
         check(|c| c.progress_timeout = Duration::ZERO, Some("progress_timeout"));
         check(|c| c.first_pause = Duration::from_millis(51), Some("first_pause"));

@@ -18,13 +18,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::sabotage;
+use te_metadata::{Incarnation, sabotage};
 use te_segment::{Access, BufferGuard, BufferId, LocalSegment, Opcode};
 
 use crate::frame::{HEADER_BYTES, Header, STATUS_BYTES, Status, UnknownOpcode, Version};
 use crate::io::{Outgoing, Part};
 use crate::pump::{Incoming, Machine, Side};
 use crate::stats::Counters;
+use crate::v3::is_hello;
 
 /// The body of a refused write is read to its end where it is at most this long, so that the
 /// connection can go on; 1 MiB costs less than a new connection and its slow start.
@@ -43,16 +44,38 @@ pub(crate) struct Service {
     pub(crate) chunk: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) progress_timeout: Duration,
+    /// Which run of this process it is.
+    pub(crate) incarnation: Incarnation,
+    /// Requests that a peer may have in flight in version 3; 0 where that is not spoken.
+    pub(crate) credit: u32,
 }
 
 #[derive(Debug)]
 enum State {
-    Header { bytes: [u8; HEADER_BYTES], filled: usize },
-    Body { guard: BufferGuard, done: u64, version: Version },
-    Payload { guard: BufferGuard, done: u64, status: Frame },
-    Answer { status: Frame, then: Then },
-    Drain { left: u64 },
+    Header {
+        bytes: [u8; HEADER_BYTES],
+        filled: usize,
+    },
+    Body {
+        guard: BufferGuard,
+        done: u64,
+        version: Version,
+    },
+    Payload {
+        guard: BufferGuard,
+        done: u64,
+        status: Frame,
+    },
+    Answer {
+        status: Frame,
+        then: Then,
+    },
+    Drain {
+        left: u64,
+    },
     Linger,
+    /// The first bytes of a hello came: another machine goes on.
+    Hello([u8; HEADER_BYTES]),
     Over,
 }
 
@@ -99,11 +122,18 @@ pub(crate) struct Connection {
     /// When the state began or last made progress.
     since: Instant,
     half_close: bool,
+    /// Whether no header came so far.
+    first: bool,
 }
 
 impl Connection {
     pub(crate) fn new(now: Instant, service: Arc<Service>) -> Self {
-        Self { service, state: State::header(), since: now, half_close: false }
+        Self { service, state: State::header(), since: now, half_close: false, first: true }
+    }
+
+    /// What it shares with the others.
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.service
     }
 
     /// Since when it waits for a request; `None` while it serves one.
@@ -129,7 +159,7 @@ impl Connection {
     /// When [`Connection::handle_timeout`] should be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let patience = match &self.state {
-            State::Header { filled: 0, .. } | State::Over => return None,
+            State::Header { filled: 0, .. } | State::Hello(_) | State::Over => return None,
             State::Header { .. } => self.service.header_timeout,
             State::Linger => LINGER,
             _ if sabotage::is_off("progress-deadline") => return None,
@@ -171,7 +201,18 @@ impl Connection {
         self.state = state;
     }
 
+    /// The first bytes of a hello, once.
+    pub(crate) fn take_hello(&mut self) -> Option<[u8; HEADER_BYTES]> {
+        let State::Hello(bytes) = self.state else { return None };
+        self.state = State::Over;
+        Some(bytes)
+    }
+
     fn begin(&mut self, now: Instant, bytes: [u8; HEADER_BYTES]) {
+        let first = std::mem::take(&mut self.first);
+        if is_hello(&bytes) {
+            return self.greeted(now, bytes, first);
+        }
         let header = match Header::decode(bytes) {
             Ok(header) => header,
             Err(UnknownOpcode(opcode)) => {
@@ -191,6 +232,16 @@ impl Connection {
                 let status = if v2 { Frame::new(Status::Ok) } else { Frame::none() };
                 State::Payload { guard, done: 0, status }
             }
+        };
+        self.enter(now, state);
+    }
+
+    /// Where version 3 is not spoken a hello is answered as any server of version 2 does.
+    fn greeted(&mut self, now: Instant, bytes: [u8; HEADER_BYTES], first: bool) {
+        let state = if first && self.service.credit > 0 {
+            State::Hello(bytes)
+        } else {
+            State::Answer { status: Frame::new(Status::REFUSED), then: Then::Linger }
         };
         self.enter(now, state);
     }
@@ -291,7 +342,7 @@ impl Machine for Connection {
                 Some(Incoming::Discard(usize::try_from(*left).unwrap_or(DISCARD_CHUNK)))
             }
             State::Linger => Some(Incoming::Discard(DISCARD_CHUNK)),
-            State::Payload { .. } | State::Answer { .. } | State::Over => None,
+            State::Payload { .. } | State::Answer { .. } | State::Hello(_) | State::Over => None,
         }
     }
 

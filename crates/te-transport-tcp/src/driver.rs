@@ -39,7 +39,7 @@ pub(crate) trait Core: Send + 'static {
     /// Waits for events. `None` waits without end.
     fn wait(&mut self, timeout: Option<Duration>);
     /// Settles everything; the last call.
-    fn finish(&mut self);
+    fn finish(&mut self, now: Instant);
 }
 
 /// See the module.
@@ -128,7 +128,7 @@ impl<C: Core> Driver<C> {
         // The caller that may hold the core leaves it, because it sees that we stop.
         let mut core = self.core.lock();
         IN_STEP.set(true);
-        core.finish();
+        core.finish(self.clock.now());
         IN_STEP.set(false);
     }
 

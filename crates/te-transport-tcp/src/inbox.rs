@@ -10,16 +10,24 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use te_metadata::HostPort;
+use te_metadata::{HostPort, Incarnation};
 use te_segment::{SegmentId, SliceToken};
 
 use crate::pool::Job;
+
+/// A peer's data port, and how it is spoken with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Destination {
+    pub(crate) address: HostPort,
+    /// The run of the peer's process that version 3 is spoken with; `None` for versions 1 and 2.
+    pub(crate) v3: Option<Incarnation>,
+}
 
 /// A message to the client driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Move these.
-    Submit(HostPort, Vec<Job>),
+    Submit(Destination, Vec<Job>),
     /// The peer of these has no data port.
     Unreachable(Vec<Job>),
     /// Call these back.
@@ -27,7 +35,7 @@ pub(crate) enum Command {
     /// A name was looked up.
     Resolved(HostPort, io::Result<Vec<SocketAddr>>),
     /// Somebody may wait for room to this peer.
-    Room(HostPort),
+    Room(Destination),
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +47,7 @@ struct Admission {
 #[derive(Debug, Default)]
 struct State {
     commands: Vec<Command>,
-    admissions: HashMap<HostPort, Admission>,
+    admissions: HashMap<Destination, Admission>,
     closed: bool,
 }
 
@@ -59,7 +67,7 @@ impl Inbox {
 
     /// Takes all the room there is to a peer; `None` when the inbox is closed. What is not used
     /// must go back with [`Inbox::give_back`].
-    pub(crate) fn reserve(&self, peer: &HostPort, segment: SegmentId) -> Option<usize> {
+    pub(crate) fn reserve(&self, peer: &Destination, segment: SegmentId) -> Option<usize> {
         let mut state = self.state.lock();
         if state.closed {
             return None;
@@ -78,7 +86,7 @@ impl Inbox {
 
     /// Gives back what was not used of a reservation, and notes whether the caller may have more
     /// slices. Comes before the slices are pushed: the driver may be done with them at once.
-    pub(crate) fn give_back(&self, peer: &HostPort, unused: usize, segment: SegmentId) {
+    pub(crate) fn give_back(&self, peer: &Destination, unused: usize, segment: SegmentId) {
         let mut state = self.state.lock();
         let Some(admission) = state.admissions.get_mut(peer) else { return };
         admission.waiting -= unused;
@@ -119,7 +127,7 @@ impl Inbox {
     }
 
     /// `n` slices of a peer wait no more. Gives those to be told of room.
-    pub(crate) fn on_left_queue(&self, peer: &HostPort, n: usize) -> Vec<SegmentId> {
+    pub(crate) fn on_left_queue(&self, peer: &Destination, n: usize) -> Vec<SegmentId> {
         let mut state = self.state.lock();
         let Some(admission) = state.admissions.get_mut(peer) else { return Vec::new() };
         admission.waiting -= n;
@@ -146,8 +154,8 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    fn peer() -> HostPort {
-        HostPort::new("peer", Some(1)).unwrap()
+    fn peer() -> Destination {
+        Destination { address: HostPort::new("peer", Some(1)).unwrap(), v3: None }
     }
 
     const ONE: SegmentId = SegmentId::from_u64(1);

@@ -1,4 +1,5 @@
-//! TCP transport: Mooncake's data protocol, versions 1 and 2, pooled and striped.
+//! TCP transport: Mooncake's data protocol, versions 1 and 2, pooled and striped, and version 3
+//! between our own engines.
 //!
 //! ```text
 //!   submit ──▶ inbox ──▶ client driver ─ pool ─ lanes ═══ TCP ═══ connections ─ server driver
@@ -30,6 +31,7 @@ mod stats;
 mod threads;
 mod timers;
 mod transport;
+mod v3;
 
 pub use config::{TcpConfig, TcpConfigError};
 pub use stats::TcpStats;

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //!               work waits, nobody connects            connected
-//!   Empty ──────────────────────────────▶ Connecting ─────────────▶ Idle ◀──▶ Busy
-//!     ▲ ▲                                      │ failed              │ lost     │ lost, spoiled
-//!     │ └── Paused(until) ◀────────────────────┘                     │          │
-//!     └──────────────────────────────────────────────────────────────┴──────────┘
+//!   Empty ──────────────────────────────▶ Connecting ─────────────▶ Open(load, room)
+//!     ▲ ▲                                      │ failed                │ lost, spoiled
+//!     │ └── Paused(until) ◀────────────────────┘                       │
+//!     └────────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! A lane carries as many slices at a time as its connection has room for: one in versions 1 and 2,
+//! the peer's credit in version 3.
 //!
 //! I1  Slices start in the order they came. A slice that goes again because its kept connection
 //!     had died goes first, and only on a fresh connection.
-//! I2  A lane is opened only while work waits that no idle lane takes, one at a time.
+//! I2  A lane is opened only while work waits that no open lane takes, or for a fence, one at a time.
 //! I3  Only a failed attempt to connect pauses a lane, and only that lane: a refused request or a
 //!     lost connection costs no pause (peer faults 9, 10).
 //! I4  What waits is failed only when no lane is usable and every lane was tried in this round, or
@@ -19,29 +22,58 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use te_metadata::BufferHandle;
 use te_segment::{Opcode, Slice, SliceToken};
 use te_transport::{RemoteSide, SliceFault};
 
 use crate::config::TcpConfig;
 use crate::frame::Version;
 
+/// Where a slice goes, as version 3 names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) buffer: BufferHandle,
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    /// No buffer's place: a peer refuses it by name.
+    pub(crate) const NOWHERE: Self =
+        Self { buffer: BufferHandle { slot: u32::MAX, generation: 0 }, offset: 0 };
+}
+
 /// A slice on its way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) slice: Slice,
+    /// What it is spoken in, where that is not version 3.
     pub(crate) version: Version,
-    /// Whether bytes of it were sent before, on a kept connection that then turned out dead.
+    /// Its place, where version 3 is spoken.
+    pub(crate) place: Option<Place>,
+    /// Whether it goes again, because the connection it was on went away.
     pub(crate) retried: bool,
+    /// What is known of the peer's memory from the time before.
+    pub(crate) before: RemoteSide,
 }
 
 impl Job {
+    /// A slice that comes in.
+    pub(crate) fn new(slice: Slice, version: Version, place: Option<Place>) -> Self {
+        Self { slice, version, place, retried: false, before: RemoteSide::Untouched }
+    }
+
     /// What is known of the peer's memory while nothing of the current try was sent.
     pub(crate) fn remote_so_far(&self) -> RemoteSide {
-        match (self.retried, self.slice.op) {
-            (true, Opcode::Write) => RemoteSide::InDoubt,
-            (true, Opcode::Read) => RemoteSide::Settled,
-            (false, _) => RemoteSide::Untouched,
-        }
+        self.before
+    }
+
+    /// The job for another try, after one of which bytes were sent.
+    pub(crate) fn again(self) -> Self {
+        let before = match self.slice.op {
+            Opcode::Write => RemoteSide::InDoubt,
+            Opcode::Read => RemoteSide::Settled,
+        };
+        Self { retried: true, before, ..self }
     }
 }
 
@@ -60,8 +92,7 @@ pub(crate) enum Order {
 enum State {
     Empty,
     Connecting,
-    Idle { fresh: bool },
-    Busy,
+    Open { fresh: bool, load: usize, room: usize },
     Paused { until: Instant },
 }
 
@@ -79,6 +110,8 @@ struct Lane {
 pub(crate) struct Pool {
     lanes: Vec<Lane>,
     queue: VecDeque<Job>,
+    /// Whether a connection is wanted though nothing waits.
+    fence: bool,
     again: VecDeque<Job>,
     round_began: Option<Instant>,
     failed: Option<(Vec<Job>, SliceFault)>,
@@ -88,11 +121,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(config: &TcpConfig) -> Self {
+    pub(crate) fn new(lanes: usize, config: &TcpConfig) -> Self {
         let lane = Lane { state: State::Empty, tried: false, failures: 0, failed_in_round: false };
         Self {
-            lanes: vec![lane; config.lanes_per_peer],
+            lanes: vec![lane; lanes],
             queue: VecDeque::new(),
+            fence: false,
             again: VecDeque::new(),
             round_began: None,
             failed: None,
@@ -112,6 +146,16 @@ impl Pool {
         self.again.push_back(job);
     }
 
+    /// Puts a job back to the front: nothing of it was sent.
+    pub(crate) fn push_front(&mut self, job: Job) {
+        self.queue.push_front(job);
+    }
+
+    /// Whether a connection is wanted though nothing waits, so that it carries a fence.
+    pub(crate) fn want_fence(&mut self, wanted: bool) {
+        self.fence = wanted;
+    }
+
     /// The next thing to do now.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Order> {
         if let Some((jobs, fault)) = self.failed.take() {
@@ -121,12 +165,20 @@ impl Pool {
         self.start().or_else(|| self.connect(now))
     }
 
-    /// A lane is connected.
-    pub(crate) fn on_connected(&mut self, lane: usize) {
+    /// A lane is connected; `room` slices may be on it at a time.
+    pub(crate) fn on_connected(&mut self, lane: usize, room: usize) {
         self.round_began = None;
         let entry = &mut self.lanes[lane];
-        *entry = Lane { state: State::Idle { fresh: true }, failures: 0, ..*entry };
+        let state = State::Open { fresh: true, load: 0, room };
+        *entry = Lane { state, failures: 0, ..*entry };
         self.forget_round();
+    }
+
+    /// So many slices may be on a lane from now on.
+    pub(crate) fn on_room(&mut self, lane: usize, now: usize) {
+        if let State::Open { room, .. } = &mut self.lanes[lane].state {
+            *room = now;
+        }
     }
 
     /// An attempt to open a lane failed.
@@ -147,18 +199,21 @@ impl Pool {
         }
     }
 
-    /// A lane finished its job; `keep` says whether its connection is still good.
+    /// A lane finished a job; `keep` says whether its connection is still good.
     pub(crate) fn on_finished(&mut self, lane: usize, keep: bool) {
-        let state = if keep { State::Idle { fresh: false } } else { State::Empty };
-        self.lanes[lane].state = state;
         if !keep {
-            self.on_usable_lost();
+            return self.on_lost(lane);
+        }
+        if let State::Open { fresh, load, .. } = &mut self.lanes[lane].state {
+            *fresh = false;
+            *load = load.saturating_sub(1);
         }
     }
 
-    /// A lane's connection is gone while it was idle.
-    pub(crate) fn on_idle_lost(&mut self, lane: usize) {
-        self.on_finished(lane, false);
+    /// A lane's connection is gone, and what was on it as well.
+    pub(crate) fn on_lost(&mut self, lane: usize) {
+        self.lanes[lane].state = State::Empty;
+        self.on_usable_lost();
     }
 
     /// Takes out the waiting jobs that are named.
@@ -193,9 +248,9 @@ impl Pool {
         untils.min()
     }
 
-    /// Whether jobs wait.
+    /// Whether jobs wait, or a fence.
     pub(crate) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || !self.again.is_empty() || self.failed.is_some()
+        self.fence || !self.queue.is_empty() || !self.again.is_empty() || self.failed.is_some()
     }
 
     /// Whether nothing waits, nothing is open and no pause has to be remembered.
@@ -209,7 +264,7 @@ impl Pool {
     }
 
     fn is_usable(&self) -> bool {
-        self.lanes.iter().any(|lane| matches!(lane.state, State::Idle { .. } | State::Busy))
+        self.lanes.iter().any(|lane| matches!(lane.state, State::Open { .. }))
     }
 
     fn pause(&self, failures: u32) -> Duration {
@@ -245,20 +300,22 @@ impl Pool {
     }
 
     fn start(&mut self) -> Option<Order> {
-        let fresh = self.lanes.iter().position(|l| l.state == State::Idle { fresh: true });
+        let roomy = |wanted: bool| move |lane: &Lane| matches!(lane.state, State::Open { fresh, load, room } if fresh == wanted && load < room);
+        let fresh = self.lanes.iter().position(roomy(true));
         if let Some(lane) = fresh
             && let Some(job) = self.again.pop_front()
         {
             return Some(self.occupy(lane, job));
         }
-        let kept = self.lanes.iter().position(|l| l.state == State::Idle { fresh: false });
-        let lane = kept.or(fresh)?;
+        let lane = self.lanes.iter().position(roomy(false)).or(fresh)?;
         let job = self.queue.pop_front()?;
         Some(self.occupy(lane, job))
     }
 
     fn occupy(&mut self, lane: usize, job: Job) -> Order {
-        self.lanes[lane].state = State::Busy;
+        if let State::Open { load, .. } = &mut self.lanes[lane].state {
+            *load += 1;
+        }
         Order::Start(lane, job)
     }
 
@@ -282,7 +339,7 @@ impl Pool {
     fn next_to_open(&self) -> Option<usize> {
         let open = |lane: &Lane| match lane.state {
             State::Empty => true,
-            State::Idle { .. } => !self.again.is_empty(),
+            State::Open { load: 0, .. } => !self.again.is_empty(),
             _ => false,
         };
         let candidates = self.lanes.iter().enumerate().filter(|(_, lane)| open(lane));

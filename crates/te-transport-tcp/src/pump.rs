@@ -14,7 +14,7 @@ use crate::io::{Outgoing, Part};
 /// What a machine wants to receive next.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
-    /// At most this many bytes, up to [`MAX_FRAME`], for itself.
+    /// At most this many bytes, up to [`MAX_FRAME`], for itself; more than there is may be asked.
     Frame(usize),
     /// Payload, straight into registered memory.
     Payload(Part<'a>),
@@ -23,7 +23,17 @@ pub(crate) enum Incoming<'a> {
 }
 
 /// The most that [`Incoming::Frame`] may ask for.
-pub(crate) const MAX_FRAME: usize = 24;
+pub(crate) const MAX_FRAME: usize = 64 << 10;
+/// Bytes moved on one connection before the others have their turn.
+const TURN: usize = 4 << 20;
+
+/// Where frames are received to, [`MAX_FRAME`] bytes; one for all connections of a driver.
+pub(crate) type Scratch = Box<[u8]>;
+
+/// A scratch.
+pub(crate) fn scratch() -> Scratch {
+    vec![0; MAX_FRAME].into()
+}
 
 /// Which direction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,18 +80,18 @@ pub(crate) enum Stopped {
     Over,
 }
 
-/// Runs a machine for at most `budget` bytes.
+/// Runs a machine for one turn.
 pub(crate) fn pump(
     machine: &mut impl Machine,
     socket: &impl AsFd,
     ready: &mut Ready,
     now: Instant,
-    budget: usize,
+    scratch: &mut [u8],
 ) -> Stopped {
-    let mut left = budget;
+    let mut left = TURN;
     loop {
         let sent = send_once(machine, socket.as_fd(), ready, now);
-        let received = receive_once(machine, socket.as_fd(), ready, now);
+        let received = receive_once(machine, socket.as_fd(), ready, (now, &mut *scratch));
         if machine.is_over() {
             return Stopped::Over;
         }
@@ -126,20 +136,25 @@ fn receive_once(
     machine: &mut impl Machine,
     socket: BorrowedFd<'_>,
     ready: &mut Ready,
-    now: Instant,
+    (now, scratch): (Instant, &mut [u8]),
 ) -> Option<usize> {
     if !ready.readable || machine.is_over() {
         return None;
     }
-    let mut frame = [0; MAX_FRAME];
     let (wanted, outcome) = match machine.incoming()? {
-        Incoming::Frame(n) => (Some(n), sys::recv(socket, &mut frame[..n.min(MAX_FRAME)])),
+        Incoming::Frame(n) => {
+            let room = n.min(scratch.len());
+            (Some(n), sys::recv(socket, &mut scratch[..room]))
+        }
         Incoming::Payload(part) => (None, sys::recv_into(socket, part)),
         Incoming::Discard(n) => (None, sys::discard(socket, n)),
     };
     match outcome {
         Ok(0) => machine.on_end(now),
-        Ok(n) if wanted.is_some() => machine.on_frame(now, &frame[..n]),
+        Ok(n) if wanted.is_some() => {
+            machine.on_frame(now, &scratch[..n]);
+            return Some(n);
+        }
         Ok(n) => {
             machine.on_received(now, n);
             return Some(n);

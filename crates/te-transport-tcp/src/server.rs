@@ -3,7 +3,12 @@
 //! I1  Never more connections than allowed, all together and from one address. For one more, the
 //!     longest idle one makes room; where none is idle, the new one is closed.
 //! I2  A shortage of file descriptors pauses accepting for a moment; it never loops.
-//! I3  An address that is an IPv4 one in IPv6 clothes counts as the IPv4 one.
+//! I3  A buffer that is taken back ends a connection of versions 1 and 2 that works on it, and of
+//!     version 3 only the requests that do.
+//! I4  An address that is an IPv4 one in IPv6 clothes counts as the IPv4 one.
+
+mod greet;
+mod protocol;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,17 +25,18 @@ use socket2::SockRef;
 use te_segment::BufferId;
 
 use crate::config::TcpConfig;
-use crate::connection::{Connection, Service};
+use crate::connection::Service;
 use crate::driver::Core;
-use crate::pump::{Ready, Stopped, pump};
+use crate::pump::{Machine, Ready, Scratch, Stopped, pump, scratch};
 use crate::timers::Timers;
+use crate::v3::AnswerCode;
+
+use protocol::Protocol;
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
 /// The token of the first connection.
 const FIRST: usize = 2;
-/// Bytes moved on one connection before the others have their turn.
-const TURN: usize = 4 << 20;
 /// Connections accepted in one step.
 const ACCEPTS: usize = 64;
 /// How long accepting rests when the host has no file descriptor or memory for one more.
@@ -66,7 +72,7 @@ impl Revocations {
 struct Inbound {
     stream: TcpStream,
     address: IpAddr,
-    machine: Connection,
+    machine: Protocol,
     ready: Ready,
     queued: bool,
 }
@@ -92,6 +98,7 @@ pub(crate) struct Server {
     eager: VecDeque<usize>,
     /// Whether connections may wait to be accepted.
     acceptable: bool,
+    scratch: Scratch,
 }
 
 impl Server {
@@ -122,6 +129,7 @@ impl Server {
             timers: Timers::new(),
             eager: VecDeque::new(),
             acceptable: false,
+            scratch: scratch(),
         };
         Ok((server, waker))
     }
@@ -153,7 +161,7 @@ impl Server {
             let holders: Vec<_> = holders.map(|(index, _)| index).collect();
             for index in holders {
                 self.connections[index].machine.revoke(buffer);
-                self.close(index);
+                self.look_again(index);
             }
         }
     }
@@ -170,10 +178,19 @@ impl Server {
     fn on_due(&mut self, now: Instant, index: usize) {
         let Some(inbound) = self.connections.get_mut(index) else { return };
         inbound.machine.handle_timeout(now);
-        if inbound.machine.deadline().is_some() {
+        self.look_again(index);
+        if self.connections.contains(index) {
             self.arm(index);
-        } else if inbound.machine.idle_since().is_none() {
+        }
+    }
+
+    /// Closes a connection that is over; gives another one a turn.
+    fn look_again(&mut self, index: usize) {
+        let inbound = &mut self.connections[index];
+        if inbound.machine.is_over() {
             self.close(index);
+        } else if !std::mem::replace(&mut inbound.queued, true) {
+            self.eager.push_back(index);
         }
     }
 
@@ -196,18 +213,28 @@ impl Server {
     fn turn(&mut self, now: Instant, index: usize) {
         let inbound = &mut self.connections[index];
         let Inbound { machine, stream, ready, .. } = inbound;
-        let stopped = pump(machine, stream, ready, now, TURN);
+        let stopped = pump(machine, stream, ready, now, &mut self.scratch);
         if machine.take_half_close() {
             // Where this fails the peer is gone, which the next receive tells.
             let _ = stream.shutdown(Shutdown::Write);
         }
+        let greeted = self.greet(now, index);
         match stopped {
-            Stopped::Over => self.close(index),
-            Stopped::Blocked => self.arm(index),
-            Stopped::TurnOver => {
-                inbound.queued = true;
-                self.eager.push_back(index);
-                self.arm(index);
+            Stopped::Over => return self.close(index),
+            Stopped::Blocked if !greeted => {}
+            Stopped::Blocked | Stopped::TurnOver => self.look_again(index),
+        }
+        self.arm(index);
+    }
+
+    /// Says goodbye to peers that know the word, as far as their sockets take it.
+    fn part(&mut self, now: Instant) {
+        let closing = self.answer(AnswerCode::Closing);
+        for (_, inbound) in &mut self.connections {
+            let Inbound { machine, stream, .. } = inbound;
+            if machine.say_goodbye(&closing) {
+                let mut ready = Ready { readable: false, writable: true };
+                pump(machine, stream, &mut ready, now, &mut self.scratch);
             }
         }
     }
@@ -288,7 +315,7 @@ impl Server {
         let token = Token(entry.key() + FIRST);
         let both = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut stream, token, both)?;
-        let machine = Connection::new(now, Arc::clone(&self.service));
+        let machine = Protocol::new(now, Arc::clone(&self.service));
         let ready = Ready { readable: true, writable: true };
         self.eager.push_back(entry.key());
         entry.insert(Inbound { stream, address, machine, ready, queued: true });
@@ -329,8 +356,9 @@ impl Core for Server {
         }
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Instant) {
         self.listener = None;
+        self.part(now);
         self.connections.clear();
         self.per_address.clear();
         self.count_open();

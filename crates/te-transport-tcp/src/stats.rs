@@ -35,6 +35,18 @@ pub struct TcpStats {
     pub revoked: u64,
     /// Connections of peers turned away, or closed while idle, because there were too many.
     pub inbound_shed: u64,
+    /// Requests of peers that were served whole over version 3; counted in `served` as well.
+    pub served_v3: u64,
+    /// Connections of peers closed because the peer broke version 3.
+    pub violations: u64,
+    /// Connections of peers ended by a fence.
+    pub fenced: u64,
+    /// Lost connections of ours whose requests a fence settled.
+    pub fences: u64,
+    /// Requests of ours that were called back, and whose end the peer confirmed.
+    pub cancels_confirmed: u64,
+    /// Checked requests of ours whose bytes were others at the destination.
+    pub corrupt: u64,
     /// Connections of peers that are open now.
     pub inbound_open: u64,
     /// Payload bytes that peers wrote here.
@@ -73,6 +85,12 @@ counters!(
     inbound_timeouts,
     revoked,
     inbound_shed,
+    served_v3,
+    violations,
+    fenced,
+    fences,
+    cancels_confirmed,
+    corrupt,
     inbound_open,
     bytes_in,
     bytes_out,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use te_metadata::{BindError, HostPort, SegmentDescriptor, bind_listener};
-use te_segment::{LocalBuffer, RemoteSegment, SlicePolicy, SliceToken};
+use te_metadata::{BindError, HostPort, Incarnation, SegmentDescriptor, bind_listener};
+use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
 use te_transport::{
     Capabilities, CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
     TransportRegisterError,
@@ -20,8 +20,8 @@ use crate::config::{TcpConfig, TcpConfigError};
 use crate::connection::Service;
 use crate::driver::{Driver, is_in_step};
 use crate::frame::Version;
-use crate::inbox::{Command, Inbox};
-use crate::pool::Job;
+use crate::inbox::{Command, Destination, Inbox};
+use crate::pool::{Job, Place};
 use crate::server::{Revocations, Server};
 use crate::stats::{Counters, TcpStats};
 use crate::threads::Threads;
@@ -30,6 +30,9 @@ use crate::threads::Threads;
 const NAME: &str = "tcp";
 /// The version that the descriptor publishes.
 const PROTO_VERSION: u32 = 2;
+/// The key under which the descriptor offers version 3, and its value.
+const OFFER: &str = "v3";
+const OFFER_VERSION: u64 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// How long dropping a transport that was not closed waits for its threads.
@@ -128,6 +131,7 @@ impl TcpTransport {
             sink: context.sink,
             counters: Arc::clone(&self.counters),
             threads: Arc::clone(&threads),
+            incarnation: context.incarnation,
         };
         let (client, client_waker) = Client::new(parts, Arc::clone(&closed))?;
         let service = Arc::new(Service {
@@ -136,6 +140,8 @@ impl TcpTransport {
             chunk: self.config.io_chunk,
             header_timeout: self.config.header_timeout,
             progress_timeout: self.config.progress_timeout,
+            incarnation: context.incarnation,
+            credit: if self.config.max_version >= 3 { self.config.max_in_flight } else { 0 },
         });
         let revocations = Arc::new(Revocations::default());
         let config = self.config.clone();
@@ -153,9 +159,44 @@ impl TcpTransport {
         })
     }
 
-    fn version_for(&self, peer: &RemoteSegment) -> Version {
-        let v2 = peer.descriptor().tcp.proto_version >= 2 && !self.config.force_v1;
-        if v2 { Version::V2 } else { Version::V1 }
+    /// How a peer is spoken with.
+    fn destination(&self, peer: &RemoteSegment) -> Option<Destination> {
+        let offered = if self.config.max_version >= 3 { offer(peer) } else { None };
+        Some(Destination { address: data_address(peer)?, v3: offered })
+    }
+
+    fn job(&self, slice: Slice, v3: bool) -> Job {
+        let peer = slice.peer.descriptor();
+        let v2 = peer.tcp.proto_version >= 2 && self.config.max_version >= 2;
+        let version = if v2 { Version::V2 } else { Version::V1 };
+        let place = v3.then(|| place(&slice));
+        Job::new(slice, version, place)
+    }
+
+    /// Takes at most `room` slices.
+    fn take(&self, source: &mut dyn SliceSource, v3: bool, room: usize) -> Vec<Job> {
+        let slices = std::iter::from_fn(|| source.next_slice()).take(room);
+        slices.map(|slice| self.job(slice, v3)).collect()
+    }
+}
+
+/// The run of the peer's process that offers version 3, where one does and its buffers have
+/// handles.
+fn offer(peer: &RemoteSegment) -> Option<Incarnation> {
+    let te = peer.descriptor().te.as_ref()?;
+    let version = te.transports.get(NAME)?.as_object()?.get(OFFER)?.as_u64()?;
+    let named = peer.descriptor().buffers().first().is_none_or(|buffer| buffer.te.is_some());
+    (version == OFFER_VERSION && named).then_some(te.incarnation)
+}
+
+/// The buffer and offset of a slice. A range in no buffer that the peer has published goes to
+/// nowhere: the peer says that it has no such buffer.
+fn place(slice: &Slice) -> Place {
+    let found = slice.peer.locate(&slice.remote);
+    let buffer = found.and_then(|at| slice.peer.descriptor().buffers().get(at));
+    match buffer.and_then(|buffer| Some((buffer.addr, buffer.te?))) {
+        Some((start, buffer)) => Place { buffer, offset: slice.remote.address() - start },
+        None => Place::NOWHERE,
     }
 }
 
@@ -170,12 +211,6 @@ fn data_address(peer: &RemoteSegment) -> Option<HostPort> {
 }
 
 impl Started {
-    /// Takes at most `room` slices.
-    fn take(source: &mut dyn SliceSource, version: Version, room: usize) -> Vec<Job> {
-        let slices = std::iter::from_fn(|| source.next_slice()).take(room);
-        slices.map(|slice| Job { slice, version, retried: false }).collect()
-    }
-
     fn hand_over(&self, command: Command) {
         // Only what is of no use to a closed transport can fail to get in: slices are handed over
         // under the gate.
@@ -218,6 +253,9 @@ impl Transport for TcpTransport {
             descriptor.tcp.data_host.clone_from(&self.config.data_host);
             descriptor.tcp.data_port = Some(port);
             descriptor.tcp.proto_version = PROTO_VERSION;
+            if let Some(te) = descriptor.te.as_mut().filter(|_| self.config.max_version >= 3) {
+                te.transports.insert(NAME.into(), serde_json::json!({ OFFER: OFFER_VERSION }));
+            }
         }
     }
 
@@ -242,22 +280,21 @@ impl Transport for TcpTransport {
         if *gate == Gate::Closed {
             return 0;
         }
-        let version = self.version_for(peer);
-        let Some(address) = data_address(peer) else {
-            let jobs = Started::take(source, version, self.config.max_queued_per_peer);
+        let Some(to) = self.destination(peer) else {
+            let jobs = self.take(source, false, self.config.max_queued_per_peer);
             let taken = jobs.len();
             started.hand_over(Command::Unreachable(jobs));
             return taken;
         };
-        let Some(room) = started.inbox.reserve(&address, peer.id()) else { return 0 };
+        let Some(room) = started.inbox.reserve(&to, peer.id()) else { return 0 };
         if room == 0 {
             return 0;
         }
-        let jobs = Started::take(source, version, room);
+        let jobs = self.take(source, to.v3.is_some(), room);
         let taken = jobs.len();
-        started.inbox.give_back(&address, room - taken, peer.id());
+        started.inbox.give_back(&to, room - taken, peer.id());
         if taken > 0 {
-            started.hand_over(Command::Submit(address, jobs));
+            started.hand_over(Command::Submit(to, jobs));
         } else {
             started.client.wake();
         }

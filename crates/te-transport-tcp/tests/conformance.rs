@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use te_metadata::{
-    HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
+    BufferDescriptor, HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName,
+    TcpEndpoint, TeObject,
 };
 use te_segment::{LocalSegment, RemoteSegment, SegmentId};
 use te_transport::testing::Recorder;
@@ -16,19 +17,22 @@ use te_transport_tcp::{TcpConfig, TcpTransport};
 
 #[derive(Debug)]
 struct TcpRig {
-    force_v1: bool,
+    /// The highest version that the initiator speaks.
+    version: u8,
     te_peer: bool,
 }
 
 impl Rig for TcpRig {
     fn name(&self) -> &str {
-        if self.force_v1 { "tcp, version 1" } else { "tcp, version 2" }
+        ["tcp, version 1", "tcp, version 2", "tcp, version 3"][usize::from(self.version) - 1]
     }
 
     fn pair(&self, recorder: Arc<Recorder>) -> Pair {
-        let (initiator, segment) = start(self.force_v1, recorder);
-        let (transport, offered) = start(false, Recorder::new());
-        let target = Box::new(TcpTarget { transport, segment: offered, te: self.te_peer });
+        let (initiator, segment) = start(self.version, Incarnation::random(), recorder);
+        let incarnation = Incarnation::random();
+        let (transport, offered) = start(self.version.max(2), incarnation, Recorder::new());
+        let te = self.te_peer.then(|| TeObject::new(incarnation));
+        let target = Box::new(TcpTarget { transport, segment: offered, te });
         Pair { initiator, segment, clock: Arc::new(SystemClock), target }
     }
 
@@ -41,18 +45,21 @@ impl Rig for TcpRig {
     }
 
     fn lacks(&self, ability: Ability) -> Option<&'static str> {
-        let untold = self.force_v1 && ability == Ability::TellsRefusal;
+        let untold = self.version == 1 && ability == Ability::TellsRefusal;
         untold.then_some("a version 1 target says no by closing")
     }
 }
 
-fn start(force_v1: bool, sink: Arc<dyn CompletionSink>) -> (Arc<TcpTransport>, Arc<LocalSegment>) {
+fn start(
+    max_version: u8,
+    incarnation: Incarnation,
+    sink: Arc<dyn CompletionSink>,
+) -> (Arc<TcpTransport>, Arc<LocalSegment>) {
     let listen = ListenAddress::Ip(Ipv4Addr::LOCALHOST.into());
-    let config = TcpConfig { listen, force_v1, ..TcpConfig::default() };
+    let config = TcpConfig { listen, max_version, ..TcpConfig::default() };
     let transport = Arc::new(TcpTransport::new(config));
     let segment = Arc::new(LocalSegment::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let incarnation = Incarnation::from_u128(1);
     let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
     transport.start(context).expect("a port is free");
     (transport, segment)
@@ -62,7 +69,7 @@ fn start(force_v1: bool, sink: Arc<dyn CompletionSink>) -> (Arc<TcpTransport>, A
 struct TcpTarget {
     transport: Arc<TcpTransport>,
     segment: Arc<LocalSegment>,
-    te: bool,
+    te: Option<TeObject>,
 }
 
 impl Target for TcpTarget {
@@ -75,9 +82,18 @@ impl Target for TcpTarget {
     }
 
     fn remote(&self) -> Arc<RemoteSegment> {
-        let mut descriptor = SegmentDescriptor::tcp("target", TcpEndpoint::default(), Vec::new());
+        let (_, open) = self.segment.snapshot();
+        let listed = open.iter().map(|buffer| BufferDescriptor {
+            name: "target".into(),
+            addr: buffer.region().address(),
+            length: buffer.region().len(),
+            te: Some(buffer.id().into()),
+            ..BufferDescriptor::default()
+        });
+        let endpoint = TcpEndpoint::default();
+        let mut descriptor = SegmentDescriptor::tcp("target", endpoint, listed.collect());
+        descriptor.te.clone_from(&self.te);
         self.transport.describe(&mut descriptor);
-        descriptor.te = self.te.then(|| TeObject::new(Incarnation::from_u128(1)));
         let name = SegmentName::parse("target").expect("a good name");
         let rpc = HostPort::new("127.0.0.1", Some(1)).expect("a good address");
         Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
@@ -97,16 +113,21 @@ fn run(rig: &TcpRig) {
 }
 
 #[test]
+fn version_3_passes_the_conformance_suite() {
+    run(&TcpRig { version: 3, te_peer: true });
+}
+
+#[test]
 fn version_2_passes_the_conformance_suite() {
-    run(&TcpRig { force_v1: false, te_peer: true });
+    run(&TcpRig { version: 2, te_peer: true });
 }
 
 #[test]
 fn version_2_passes_the_conformance_suite_with_a_peer_that_closes_after_refusals() {
-    run(&TcpRig { force_v1: false, te_peer: false });
+    run(&TcpRig { version: 2, te_peer: false });
 }
 
 #[test]
 fn version_1_passes_the_conformance_suite() {
-    run(&TcpRig { force_v1: true, te_peer: true });
+    run(&TcpRig { version: 1, te_peer: true });
 }

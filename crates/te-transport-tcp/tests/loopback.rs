@@ -167,7 +167,7 @@ fn fault10_large_refused_writes_fail_fast_and_good_requests_go_on() {
 /// write that is told as done is done.
 #[test]
 fn j55_fault05_version_1_moves_and_proves_the_same_bytes() {
-    let v1 = TcpConfig { force_v1: true, ..config() };
+    let v1 = TcpConfig { max_version: 1, ..config() };
     let (a, b) = (Node::with(v1), Node::new());
     let peer = b.as_peer();
     for len in [1, 7, 8, 4096, 1_000_001] {

@@ -1,4 +1,4 @@
-//! One connection of ours to a peer, and the exchange on it.
+//! One connection of ours to a peer, and what is on it: an exchange, or a session of version 3.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,9 +16,7 @@ use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::Waiting;
 use crate::pump::{Ready, Stopped, pump};
-
-/// Bytes moved on one link before the others have their turn.
-const TURN: usize = 4 << 20;
+use crate::v3::Session;
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -31,6 +29,9 @@ pub(super) struct Link {
     pub(super) queued: bool,
     pub(super) connecting: bool,
     pub(super) exchange: Option<Exchange>,
+    pub(super) session: Option<Box<Session>>,
+    /// Its number in the session of version 3.
+    pub(super) number: u32,
     /// Requests that ended well on this connection.
     served: u64,
     /// Bytes sent for them, counted as the kernel counts acknowledged ones.
@@ -48,6 +49,8 @@ impl Link {
             queued: false,
             connecting: true,
             exchange: None,
+            session: None,
+            number: 0,
             served: 0,
             sent_before: 0,
         }
@@ -87,6 +90,11 @@ impl Link {
         self.served > 0
     }
 
+    /// Whether anything waits on the connection, or it is gone.
+    pub(super) fn has_something(&self) -> bool {
+        sys::peek(self.stream.as_fd()) == Waiting::Unusable
+    }
+
     pub(super) fn carries(&self, tokens: &HashSet<SliceToken>) -> bool {
         self.exchange.as_ref().is_some_and(|e| tokens.contains(&e.job().slice.token))
     }
@@ -95,24 +103,39 @@ impl Link {
         if let Some(exchange) = &mut self.exchange {
             exchange.abort(class, cause);
         }
+        if let Some(session) = &mut self.session {
+            session.abort(class, cause);
+        }
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.exchange.as_ref()?.deadline()
+        match &self.session {
+            Some(session) => session.deadline(),
+            None => self.exchange.as_ref()?.deadline(),
+        }
     }
 
-    /// Whether the exchange has ended by this.
+    /// Whether the exchange or session has ended by this.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let acked = self.acked();
+        if let Some(session) = &mut self.session {
+            session.handle_timeout(now, acked);
+            return session.fate().is_some();
+        }
         let Some(exchange) = &mut self.exchange else { return false };
         exchange.handle_timeout(now, acked);
         exchange.fate().is_some()
     }
 
     /// Moves bytes; whether it should have another turn soon.
-    pub(super) fn turn(&mut self, now: Instant) -> bool {
-        let Some(exchange) = &mut self.exchange else { return false };
-        pump(exchange, &self.stream, &mut self.ready, now, TURN) == Stopped::TurnOver
+    pub(super) fn turn(&mut self, now: Instant, scratch: &mut [u8]) -> bool {
+        let (stream, ready) = (&self.stream, &mut self.ready);
+        let stopped = match (&mut self.session, &mut self.exchange) {
+            (Some(session), _) => pump(&mut **session, stream, ready, now, scratch),
+            (None, Some(exchange)) => pump(exchange, stream, ready, now, scratch),
+            (None, None) => return false,
+        };
+        stopped == Stopped::TurnOver
     }
 
     /// Whether the job goes again on a fresh connection: it was on a kept one that went away, and

@@ -9,18 +9,25 @@ use mio::{Interest, Token};
 use te_metadata::HostPort;
 use te_transport::{FaultClass, Phase, SliceFault};
 
+use crate::client::doubt::Doubt;
 use crate::client::link::{Link, begin_connect, connect_fault};
+use crate::client::speak::Numbers;
 use crate::client::{Client, Due};
 use crate::config::TcpConfig;
 use crate::exchange::{Exchange, Fate};
+use crate::inbox::Destination;
 use crate::pool::{Job, Order, Pool};
 
 /// A peer's data port.
 pub(super) struct Peer {
-    address: HostPort,
+    pub(super) to: Destination,
     pub(super) pool: Pool,
     /// The link of each lane.
     links: Vec<Option<usize>>,
+    /// What each lane says of itself in version 3.
+    pub(super) numbers: Vec<Numbers>,
+    /// Writes whose connection of version 3 was lost, until a fence settles them.
+    pub(super) doubts: Vec<Doubt>,
     /// Where the name leads, the address that worked last first; empty when not looked up.
     found: Vec<SocketAddr>,
     attempt: Option<Attempt>,
@@ -38,11 +45,15 @@ struct Attempt {
 }
 
 impl Peer {
-    pub(super) fn new(address: HostPort, config: &TcpConfig) -> Self {
+    pub(super) fn new(to: Destination, config: &TcpConfig) -> Self {
+        // One connection of version 3 carries many requests.
+        let lanes = if to.v3.is_some() { 1 } else { config.lanes_per_peer };
         Self {
-            address,
-            pool: Pool::new(config),
-            links: vec![None; config.lanes_per_peer],
+            to,
+            pool: Pool::new(lanes, config),
+            links: vec![None; lanes],
+            numbers: (0..lanes).map(|_| Numbers::new()).collect(),
+            doubts: Vec::new(),
             found: Vec::new(),
             attempt: None,
             left: 0,
@@ -56,7 +67,13 @@ impl Peer {
     }
 
     fn is_literal(&self) -> bool {
-        self.address.ip().is_some()
+        self.to.address.ip().is_some()
+    }
+
+    /// A lane is connected, to this address.
+    pub(super) fn on_connected(&mut self, address: SocketAddr) {
+        self.attempt = None;
+        self.found.sort_by_key(|found| *found != address);
     }
 }
 
@@ -67,16 +84,24 @@ impl Client {
             return;
         }
         self.peers[index].stirred = false;
+        let mut begun = Vec::new();
         while let Some(order) = self.peers[index].pool.poll(now) {
             match order {
                 Order::Connect(lane) => self.open_lane(now, index, lane),
+                Order::Start(lane, job) if self.peers[index].to.v3.is_some() => {
+                    begun.extend(self.start_on_session(now, index, lane, job));
+                }
                 Order::Start(lane, job) => self.start(now, index, lane, job),
                 Order::Fail(jobs, fault) => self.fail_waiting(index, jobs, &fault),
             }
         }
+        begun.dedup();
+        for link in begun {
+            self.run_and_arm(now, link);
+        }
         let left = std::mem::take(&mut self.peers[index].left);
         if left > 0 {
-            let address = self.peers[index].address.clone();
+            let address = self.peers[index].to.clone();
             self.tell_room(&address, left);
         }
         self.arm_or_forget(now, index);
@@ -84,16 +109,18 @@ impl Client {
 
     fn arm_or_forget(&mut self, now: Instant, index: usize) {
         let peer = &self.peers[index];
-        if peer.pool.is_forgettable(now) {
+        if peer.pool.is_forgettable(now) && peer.doubts.is_empty() {
             let gone = self.peers.remove(index);
-            self.by_address.remove(&gone.address);
+            self.by_address.remove(&gone.to);
             self.timers.forget(Due::Peer(index));
             return;
         }
         let attempt = peer.attempt.as_ref().map(|attempt| attempt.until);
         let closed = peer.attempt.is_none() && peer.links.iter().all(Option::is_none);
         let look = closed.then(|| now + self.parts.config.max_pause);
-        if let Some(at) = [attempt, peer.pool.deadline(), look].into_iter().flatten().min() {
+        let doubt = peer.doubts.iter().map(|doubt| doubt.until).min();
+        let dues = [attempt, peer.pool.deadline(), look, doubt];
+        if let Some(at) = dues.into_iter().flatten().min() {
             self.timers.arm(Due::Peer(index), at);
         }
     }
@@ -103,6 +130,7 @@ impl Client {
         if peer.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
             self.time_out_attempt(now, index);
         }
+        self.end_doubts(now, index);
         self.stir(index);
     }
 
@@ -112,11 +140,18 @@ impl Client {
         attempt.left.clear();
         let millis = self.parts.config.connect_timeout.as_millis();
         let link = peer.links[attempt.lane];
-        let cause = match link {
-            Some(_) => format!("no connection within {millis} ms"),
-            None => format!("{} was not looked up within {millis} ms", peer.address),
+        let greeting = link.is_some_and(|link| self.links[link].session.is_some());
+        let (phase, cause) = match link {
+            Some(_) if greeting => {
+                (Phase::Handshake, format!("the hello was not answered within {millis} ms"))
+            }
+            Some(_) => (Phase::Connect, format!("no connection within {millis} ms")),
+            None => {
+                let name = &peer.to.address;
+                (Phase::Connect, format!("{name} was not looked up within {millis} ms"))
+            }
         };
-        let mut fault = SliceFault::new(FaultClass::Peer, Phase::Connect, cause);
+        let mut fault = SliceFault::new(FaultClass::Peer, phase, cause);
         if let Some(link) = link {
             fault = fault.at(self.links[link].address);
             self.close_link(link, Fate::Reset);
@@ -130,12 +165,13 @@ impl Client {
         }
         let until = now + self.parts.config.connect_timeout;
         let peer = &mut self.peers[index];
-        let literal = peer.address.ip().map(|ip| SocketAddr::new(ip, peer.address.port_or(0)));
+        let name = &peer.to.address;
+        let literal = name.ip().map(|ip| SocketAddr::new(ip, name.port_or(0)));
         let left: VecDeque<_> = peer.found.iter().copied().chain(literal).collect();
         let unknown = left.is_empty();
         peer.attempt = Some(Attempt { lane, until, left, fault: None });
         if unknown {
-            self.resolver.look_up(peer.address.clone());
+            self.resolver.look_up(name.clone());
         } else {
             self.try_next_address(now, index);
         }
@@ -148,19 +184,26 @@ impl Client {
         found: io::Result<Vec<SocketAddr>>,
     ) {
         self.resolver.on_resolved();
-        let Some(index) = self.by_address.get(address).copied() else { return };
+        let named = self.peers.iter().filter(|(_, peer)| peer.to.address == *address);
+        let named: Vec<_> = named.map(|(index, _)| index).collect();
+        for index in named {
+            self.on_found(now, index, &found);
+        }
+    }
+
+    fn on_found(&mut self, now: Instant, index: usize, found: &io::Result<Vec<SocketAddr>>) {
         let peer = &mut self.peers[index];
         let waits = peer.attempt.as_ref().is_some_and(|a| peer.links[a.lane].is_none());
         match found {
             Ok(found) => {
-                peer.found.clone_from(&found);
+                peer.found.clone_from(found);
                 if let Some(attempt) = peer.attempt.as_mut().filter(|_| waits) {
-                    attempt.left = found.into();
+                    attempt.left = found.iter().copied().collect();
                     self.try_next_address(now, index);
                 }
             }
             Err(error) if waits => {
-                let cause = format!("cannot look up {address}: {error}");
+                let cause = format!("cannot look up {}: {error}", peer.to.address);
                 let fault = SliceFault::new(FaultClass::Peer, Phase::Connect, cause);
                 self.fail_attempt(now, index, fault);
             }
@@ -175,7 +218,7 @@ impl Client {
             let Some(attempt) = &mut peer.attempt else { return };
             let Some(address) = attempt.left.pop_front() else {
                 let fault = attempt.fault.take().unwrap_or_else(|| {
-                    let cause = format!("{} has no address", peer.address);
+                    let cause = format!("{} has no address", peer.to.address);
                     SliceFault::new(FaultClass::Peer, Phase::Connect, cause)
                 });
                 return self.fail_attempt(now, index, fault);
@@ -202,7 +245,7 @@ impl Client {
         Ok(index)
     }
 
-    fn fail_attempt(&mut self, now: Instant, index: usize, fault: SliceFault) {
+    pub(super) fn fail_attempt(&mut self, now: Instant, index: usize, fault: SliceFault) {
         let peer = &mut self.peers[index];
         let Some(attempt) = peer.attempt.take() else { return };
         if !peer.is_literal() {
@@ -213,21 +256,32 @@ impl Client {
         self.stir(index);
     }
 
+    /// The link of a lane.
+    pub(super) fn link_of(&self, peer: usize, lane: usize) -> Option<usize> {
+        self.peers[peer].links[lane]
+    }
+
     fn start(&mut self, now: Instant, index: usize, lane: usize, job: Job) {
-        let Some(at) = self.peers[index].links[lane] else { return };
+        let Some(at) = self.link_of(index, lane) else { return };
         let link = &mut self.links[at];
         if link.is_kept() && link.is_stale() {
             self.close_link(at, Fate::Close);
             let pool = &mut self.peers[index].pool;
-            pool.on_idle_lost(lane);
+            pool.on_lost(lane);
             pool.push_again(job);
             return;
         }
         let address = link.address;
         self.peers[index].count_out(std::slice::from_ref(&job));
         self.links[at].exchange = Some(Exchange::new(now, job, address, self.bounds));
-        self.run_link(now, at);
-        self.arm_link(at);
+        self.run_and_arm(now, at);
+    }
+
+    fn run_and_arm(&mut self, now: Instant, link: usize) {
+        if self.links.contains(link) {
+            self.run_link(now, link);
+            self.arm_link(link);
+        }
     }
 
     /// Looks at a link that has events or another turn.
@@ -236,13 +290,13 @@ impl Client {
         if link.connecting {
             return self.on_connecting(now, index);
         }
-        if link.exchange.is_some() {
-            return self.run_link(now, index);
+        if link.exchange.is_some() || link.session.is_some() {
+            return self.run_and_arm(now, index);
         }
         if link.ready.readable && link.is_stale() {
             let (peer, lane) = (link.peer, link.lane);
             self.close_link(index, Fate::Close);
-            self.peers[peer].pool.on_idle_lost(lane);
+            self.peers[peer].pool.on_lost(lane);
             self.stir(peer);
         }
     }
@@ -254,10 +308,12 @@ impl Client {
             None => {}
             Some(Ok(())) => {
                 link.on_connected();
+                if self.peers[peer].to.v3.is_some() {
+                    return self.greet(now, index);
+                }
                 let peer = &mut self.peers[peer];
-                peer.attempt = None;
-                peer.found.sort_by_key(|found| *found != address);
-                peer.pool.on_connected(lane);
+                peer.on_connected(address);
+                peer.pool.on_connected(lane, 1);
                 self.parts.counters.connects.one();
             }
             Some(Err(error)) => {
@@ -269,17 +325,20 @@ impl Client {
         self.stir(peer);
     }
 
-    fn run_link(&mut self, now: Instant, index: usize) {
+    pub(super) fn run_link(&mut self, now: Instant, index: usize) {
         let link = &mut self.links[index];
-        if link.turn(now) && !std::mem::replace(&mut link.queued, true) {
+        if link.turn(now, &mut self.scratch) && !std::mem::replace(&mut link.queued, true) {
             self.eager.push_back(index);
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// Reports an exchange that has ended, and decides about its connection.
-    pub(super) fn settle(&mut self, index: usize) {
+    pub(super) fn settle(&mut self, now: Instant, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
+        if link.session.is_some() {
+            return self.settle_session(now, index);
+        }
         let Some(exchange) = &mut link.exchange else { return };
         let (ending, fate) = (exchange.take_ending(), exchange.fate());
         let again = ending.as_ref().is_some_and(|ending| link.may_go_again(ending));
@@ -306,7 +365,7 @@ impl Client {
         pool.on_finished(lane, fate == Fate::Keep);
         if again {
             self.parts.counters.stale_retries.one();
-            pool.push_again(Job { retried: true, ..exchange.into_job() });
+            pool.push_again(exchange.into_job().again());
         }
         self.stir(peer);
     }
@@ -317,7 +376,7 @@ impl Client {
         self.parts.counters.bytes_written.add(written);
     }
 
-    fn close_link(&mut self, index: usize, fate: Fate) {
+    pub(super) fn close_link(&mut self, index: usize, fate: Fate) {
         let link = self.links.remove(index);
         link.before_close(fate);
         self.timers.forget(Due::Link(index));

@@ -34,6 +34,8 @@ fn bench_with(remote: RemoteAccess) -> Bench {
         chunk: 1000,
         header_timeout: HEADER_TIMEOUT,
         progress_timeout: PROGRESS_TIMEOUT,
+        incarnation: Incarnation::from_u128(1),
+        credit: 0,
     };
     let now = Instant::now();
     let machine = Connection::new(now, Arc::new(service));

@@ -37,7 +37,7 @@ pub(crate) fn job(op: Opcode, version: Version, region: &Region, at: u64) -> Job
     let token = SliceToken::new(1, 1);
     let local = region.whole();
     let slice = Slice { token, op, local, remote, peer: peer(), attempt: 0, checked: false };
-    Job { slice, version, retried: false }
+    Job::new(slice, version, None)
 }
 
 fn memory(bytes: &[u8]) -> Region {
@@ -387,6 +387,8 @@ mod joined {
             let service = Arc::new(Service {
                 segment, counters: Arc::new(Counters::default()), chunk: 64,
                 header_timeout: PROGRESS, progress_timeout: PROGRESS,
+                incarnation: Incarnation::from_u128(1),
+                credit: 0,
             });
             let now = Instant::now();
             let bounds = Bounds { chunk: 64, status_timeout: STATUS, progress_timeout: PROGRESS };

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use te_metadata::{
-    HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
+    BufferDescriptor, HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName,
+    TcpEndpoint, TeObject,
 };
 use te_segment::{
     AlignedBuffer, LocalBuffer, LocalRange, LocalSegment, Opcode, Region, RegisterOptions,
@@ -89,11 +90,17 @@ pub struct Node {
     pub segment: Arc<LocalSegment>,
     pub transport: Arc<TcpTransport>,
     pub ends: Arc<Recorder>,
+    pub incarnation: Incarnation,
     next: AtomicU32,
 }
 
-/// Loopback only.
+/// Loopback only, and no version above 2.
 pub fn config() -> TcpConfig {
+    TcpConfig { max_version: 2, ..v3() }
+}
+
+/// Loopback only, with version 3.
+pub fn v3() -> TcpConfig {
     TcpConfig { listen: ListenAddress::Ip(Ipv4Addr::LOCALHOST.into()), ..TcpConfig::default() }
 }
 
@@ -106,14 +113,15 @@ impl Node {
         let segment = Arc::new(LocalSegment::new());
         let transport = Arc::new(TcpTransport::new(config));
         let ends = Arc::new(Recorder::default());
+        let incarnation = Incarnation::random();
         let context = TransportContext {
             segment: Arc::clone(&segment),
             sink: Arc::clone(&ends) as Arc<dyn CompletionSink>,
-            incarnation: Incarnation::from_u128(1),
+            incarnation,
             clock: Arc::new(SystemClock),
         };
         transport.start(context).unwrap();
-        Self { segment, transport, ends, next: AtomicU32::new(1) }
+        Self { segment, transport, ends, incarnation, next: AtomicU32::new(1) }
     }
 
     pub fn port(&self) -> u16 {
@@ -133,8 +141,29 @@ impl Node {
 
     /// This node as others see it at one of its addresses.
     pub fn as_peer_at(&self, ip: IpAddr) -> Arc<RemoteSegment> {
-        let te = TeObject::new(Incarnation::from_u128(1));
-        peer_with(SocketAddr::from((ip, self.port())), 2, Some(te))
+        self.as_peer_behind(SocketAddr::from((ip, self.port())))
+    }
+
+    /// This node as others see it who reach it at `address`.
+    pub fn as_peer_behind(&self, address: SocketAddr) -> Arc<RemoteSegment> {
+        let mut descriptor = SegmentDescriptor::tcp("peer", TcpEndpoint::default(), self.listed());
+        descriptor.te = Some(TeObject::new(self.incarnation));
+        self.transport.describe(&mut descriptor);
+        descriptor.tcp.data_host = Some(address.ip().to_string());
+        descriptor.tcp.data_port = Some(address.port());
+        segment_of(descriptor)
+    }
+
+    fn listed(&self) -> Vec<BufferDescriptor> {
+        let (_, open) = self.segment.snapshot();
+        let list = open.iter().map(|buffer| BufferDescriptor {
+            name: "peer".into(),
+            addr: buffer.region().address(),
+            length: buffer.region().len(),
+            te: Some(buffer.id().into()),
+            ..BufferDescriptor::default()
+        });
+        list.collect()
     }
 
     pub fn token(&self) -> SliceToken {
@@ -218,19 +247,17 @@ impl SliceSource for List {
 
 /// A peer that published this data address and protocol version, as a Mooncake peer does.
 pub fn peer_at(address: SocketAddr, proto_version: u32) -> Arc<RemoteSegment> {
-    peer_with(address, proto_version, None)
-}
-
-fn peer_with(address: SocketAddr, proto_version: u32, te: Option<TeObject>) -> Arc<RemoteSegment> {
     let endpoint = TcpEndpoint {
         data_host: Some(address.ip().to_string()),
         data_port: Some(address.port()),
         proto_version,
     };
+    segment_of(SegmentDescriptor::tcp("peer", endpoint, Vec::new()))
+}
+
+pub fn segment_of(descriptor: SegmentDescriptor) -> Arc<RemoteSegment> {
     let name = SegmentName::parse("peer").unwrap();
     let rpc = HostPort::new("127.0.0.1", Some(1)).unwrap();
-    let tcp = SegmentDescriptor::tcp("peer", endpoint, Vec::new());
-    let descriptor = SegmentDescriptor { te, ..tcp };
     Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
 }
 

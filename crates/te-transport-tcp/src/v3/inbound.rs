@@ -1,0 +1,427 @@
+//! The target's end of a connection of version 3, without the socket.
+//!
+//! ```text
+//!   Hello ─128 bytes─▶ Greeted ─answer ok─▶ Open ── requests, data ──▶ works ── statuses ──▶
+//!                         └── other answer ──▶ Farewell ─▶ Over
+//! ```
+//!
+//! Requests are taken up in order and their statuses go out in order; those that were cancelled go
+//! out before the others. A write is stored while data of an earlier read still goes out.
+//!
+//! I1  No byte moves to or from memory before the segment gave a guard on the buffer of the named
+//!     generation, for the whole range; the guard is held until the last byte moved.
+//! I2  A guard that is revoked ends its request, and nothing else, before the next byte moves.
+//! I3  Each request ends with exactly one status, unless the connection ends first.
+//! I4  What waits is bounded by the credit: one more request ends the connection.
+
+mod bodies;
+mod requests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use te_metadata::sabotage;
+use te_segment::{BufferGuard, BufferId};
+
+use crate::connection::Service;
+use crate::frame::HEADER_BYTES;
+use crate::io::{Outgoing, Part};
+use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
+use crate::v3::frame::{Code, Frame, Status, Violation};
+use crate::v3::hello::{Answer, AnswerCode, HELLO_BYTES, Hello};
+use crate::v3::intake::Intake;
+use crate::v3::outbox::{Outbox, Piece, SMALL};
+use crate::v3::sum::Sum;
+
+#[derive(Debug)]
+enum Stage {
+    Hello {
+        bytes: [u8; HELLO_BYTES],
+        filled: usize,
+    },
+    Greeted,
+    Open,
+    /// An answer goes out, then it is over.
+    Farewell,
+    Over,
+}
+
+/// A request whose status has not gone out.
+#[derive(Debug)]
+struct Work {
+    id: u64,
+    /// When the initiator gives up.
+    until: Option<Instant>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Read {
+        guard: BufferGuard,
+        done: u64,
+        sum: Option<Box<Sum>>,
+    },
+    /// Its bytes come in: see [`Body`].
+    Write,
+    Ended(Status),
+}
+
+/// The write whose bytes come in.
+#[derive(Debug)]
+struct Body {
+    id: u64,
+    guard: BufferGuard,
+    done: u64,
+    sum: Option<Box<Sum>>,
+}
+
+/// Payload that comes in. It is stored where it belongs to the body, else dropped.
+#[derive(Debug)]
+struct Landing {
+    id: u64,
+    left: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    service: Arc<Service>,
+    stage: Stage,
+    hello: Option<Hello>,
+    /// The hello waits for its answer.
+    unanswered: bool,
+    intake: Intake,
+    out: Outbox,
+    works: VecDeque<Work>,
+    cancelled: VecDeque<(u64, Status)>,
+    body: Option<Body>,
+    /// The request whose further data is dropped.
+    dropping: Option<u64>,
+    landing: Option<Landing>,
+    last_id: u64,
+    credit: usize,
+    /// When something last moved.
+    since: Instant,
+}
+
+impl Inbound {
+    /// A connection whose first bytes begin a hello.
+    pub(crate) fn new(now: Instant, service: Arc<Service>, first: &[u8; HEADER_BYTES]) -> Self {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(first);
+        Self {
+            service,
+            stage: Stage::Hello { bytes, filled: HEADER_BYTES },
+            hello: None,
+            unanswered: false,
+            intake: Intake::new(),
+            out: Outbox::default(),
+            works: VecDeque::new(),
+            cancelled: VecDeque::new(),
+            body: None,
+            dropping: None,
+            landing: None,
+            last_id: 0,
+            credit: 0,
+            since: now,
+        }
+    }
+
+    /// The hello that waits for an answer, once.
+    pub(crate) fn take_hello(&mut self) -> Option<Hello> {
+        std::mem::take(&mut self.unanswered).then_some(self.hello).flatten()
+    }
+
+    /// Answers the hello.
+    pub(crate) fn answer(&mut self, now: Instant, answer: &Answer) {
+        self.since = now;
+        self.credit = usize::try_from(answer.credit).unwrap_or(usize::MAX);
+        self.out.put_bytes(&answer.encode());
+        self.stage = match answer.code {
+            AnswerCode::Ok => Stage::Open,
+            _ => Stage::Farewell,
+        };
+    }
+
+    /// Whether a hello that fences ends this connection.
+    pub(crate) fn is_fenced_by(&self, fence: &Hello) -> bool {
+        let earlier = |mine: &Hello| {
+            (mine.from, mine.session) == (fence.from, fence.session)
+                && mine.connection < fence.fence
+        };
+        self.hello.as_ref().is_some_and(earlier)
+    }
+
+    /// Since when it waits for a request; `None` while it has work.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        (matches!(self.stage, Stage::Open) && !self.is_busy()).then_some(self.since)
+    }
+
+    /// Whether it holds a guard on this buffer.
+    pub(crate) fn holds(&self, buffer: BufferId) -> bool {
+        self.guards().any(|(_, guard)| guard.buffer().id() == buffer)
+    }
+
+    /// When [`Inbound::handle_timeout`] should be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let patience = match self.stage {
+            Stage::Hello { .. } => self.service.header_timeout,
+            Stage::Over => return None,
+            _ if !self.is_busy() || sabotage::is_off("progress-deadline") => return None,
+            _ => self.service.progress_timeout,
+        };
+        let untils = self.works.iter().filter_map(|work| work.until);
+        untils.chain([self.since + patience]).min()
+    }
+
+    /// Ends what has taken too long.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.expire(now);
+        let patience = match self.stage {
+            Stage::Hello { .. } => self.service.header_timeout,
+            _ => self.service.progress_timeout,
+        };
+        let waits = self.is_busy() || matches!(self.stage, Stage::Hello { .. });
+        if waits && now >= self.since + patience && !sabotage::is_off("progress-deadline") {
+            self.service.counters.inbound_timeouts.one();
+            self.end();
+        }
+    }
+
+    /// Ends the requests that hold a guard on this buffer.
+    pub(crate) fn revoke(&mut self, buffer: BufferId) {
+        let holders = self.guards().filter(|(_, guard)| guard.buffer().id() == buffer);
+        let ids: Vec<u64> = holders.map(|(id, _)| id).collect();
+        for id in ids {
+            self.take_back(id);
+        }
+    }
+
+    /// Ends everything and says so to the peer, as far as the socket takes it.
+    pub(crate) fn say_goodbye(&mut self, closing: &Answer) {
+        match self.stage {
+            Stage::Hello { .. } | Stage::Greeted => self.out.put_bytes(&closing.encode()),
+            Stage::Open => {
+                self.drop_work();
+                self.out.put(&Frame::Goodbye);
+            }
+            Stage::Farewell | Stage::Over => return,
+        }
+        self.stage = Stage::Farewell;
+    }
+
+    fn guards(&self) -> impl Iterator<Item = (u64, &BufferGuard)> {
+        let reads = self.works.iter().filter_map(|work| match &work.what {
+            What::Read { guard, .. } => Some((work.id, guard)),
+            _ => None,
+        });
+        reads.chain(self.body.iter().map(|body| (body.id, &body.guard)))
+    }
+
+    fn is_busy(&self) -> bool {
+        let waiting = !self.works.is_empty() || !self.cancelled.is_empty();
+        waiting || self.landing.is_some() || self.intake.is_within() || !self.out.is_empty()
+    }
+
+    fn drop_work(&mut self) {
+        self.out.let_go();
+        self.works.clear();
+        self.cancelled.clear();
+        self.body = None;
+    }
+
+    fn end(&mut self) {
+        self.drop_work();
+        self.stage = Stage::Over;
+    }
+
+    fn violated(&mut self, violation: Violation) {
+        tracing::debug!(what = violation.0, "closing a connection that broke the protocol");
+        self.service.counters.violations.one();
+        self.end();
+    }
+
+    fn on_hello(&mut self, new: &[u8]) {
+        let Stage::Hello { bytes, filled } = &mut self.stage else { return };
+        let end = *filled + new.len();
+        bytes[*filled..end].copy_from_slice(new);
+        *filled = end;
+        if end < HELLO_BYTES {
+            return;
+        }
+        match Hello::decode(*bytes) {
+            Ok(hello) => {
+                self.hello = Some(hello);
+                self.unanswered = true;
+                self.stage = Stage::Greeted;
+            }
+            Err(malformed) => self.violated(Violation(malformed.0)),
+        }
+    }
+
+    /// Puts out what is ready.
+    fn fill(&mut self) {
+        while self.out.has_room() {
+            if let Some((id, status)) = self.cancelled.pop_front() {
+                self.out.put(&Frame::Status(id, status));
+                continue;
+            }
+            let Some(work) = self.works.front_mut() else { return };
+            match &mut work.what {
+                What::Write => return,
+                What::Ended(status) => {
+                    self.out.put(&Frame::Status(work.id, *status));
+                    self.works.pop_front();
+                }
+                What::Read { guard, .. } if guard.is_revoked() => {
+                    let id = work.id;
+                    self.take_back(id);
+                }
+                What::Read { .. } => self.fill_from_memory(),
+            }
+        }
+    }
+
+    /// Puts out the next data of the read in front, or its end.
+    fn fill_from_memory(&mut self) {
+        let Some(Work { id, what: What::Read { guard, done, sum }, .. }) = self.works.front_mut()
+        else {
+            return;
+        };
+        let id = *id;
+        let piece = Piece { id, range: guard.range(), offset: *done };
+        if *done == piece.range.len() {
+            let status = Status {
+                sum: sum.as_ref().map(|sum| sum.value()),
+                ..Status::plain(Code::Done, *done)
+            };
+            self.served();
+            return self.end_work(id, status);
+        }
+        match self.out.put_data(&piece, sum.as_deref_mut()) {
+            Ok(n) => {
+                *done += n;
+                self.service.counters.bytes_out.add(n);
+            }
+            Err(error) => self.on_memory_fault(id, errno_of(&error)),
+        }
+    }
+
+    fn served(&self) {
+        self.service.counters.served.one();
+        self.service.counters.served_v3.one();
+    }
+}
+
+/// The system's number of a copy that failed.
+fn errno_of(error: &te_segment::CopyError) -> i32 {
+    match error {
+        te_segment::CopyError::Fault { cause, .. } => cause.raw_os_error().unwrap_or(libc::EFAULT),
+        _ => libc::EFAULT,
+    }
+}
+
+impl Machine for Inbound {
+    fn outgoing(&mut self) -> Option<Outgoing<'_>> {
+        match self.stage {
+            Stage::Open => {
+                self.end_revoked_direct();
+                self.fill();
+            }
+            Stage::Farewell if self.out.is_empty() => self.stage = Stage::Over,
+            Stage::Farewell => {}
+            _ => return None,
+        }
+        self.out.outgoing(self.service.chunk)
+    }
+
+    fn incoming(&mut self) -> Option<Incoming<'_>> {
+        match &self.stage {
+            Stage::Hello { filled, .. } => return Some(Incoming::Frame(HELLO_BYTES - filled)),
+            Stage::Open => {}
+            _ => return None,
+        }
+        self.end_revoked_body();
+        Some(match (&self.landing, &self.body) {
+            (Some(landing), _) if landing.left <= SMALL => Incoming::Frame(MAX_FRAME),
+            (Some(landing), Some(body)) if body.id == landing.id => {
+                let most = usize::try_from(landing.left).unwrap_or(usize::MAX);
+                let most = most.min(self.service.chunk);
+                Incoming::Payload(Part::new(body.guard.range(), body.done, most))
+            }
+            (Some(landing), _) => {
+                Incoming::Discard(usize::try_from(landing.left).unwrap_or(MAX_FRAME))
+            }
+            // What follows is a head and then payload that belongs straight into memory.
+            (None, Some(body)) if body.guard.range().len() - body.done > SMALL => {
+                Incoming::Frame(self.intake.missing())
+            }
+            (None, _) => Incoming::Frame(MAX_FRAME),
+        })
+    }
+
+    fn on_sent(&mut self, now: Instant, n: usize) {
+        self.since = now;
+        self.out.on_sent(n);
+        if matches!(self.stage, Stage::Farewell) && self.out.is_empty() {
+            self.stage = Stage::Over;
+        }
+    }
+
+    fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
+        if matches!(self.stage, Stage::Hello { .. }) {
+            return self.on_hello(bytes);
+        }
+        if !self.is_busy() {
+            self.since = now;
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() && matches!(self.stage, Stage::Open) {
+            if self.landing.is_some() {
+                self.store(now, &mut rest);
+                continue;
+            }
+            match self.intake.take(&mut rest) {
+                Ok(Some(frame)) => self.on_whole_frame(now, frame),
+                Ok(None) => {}
+                Err(violation) => self.violated(violation),
+            }
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, n: usize) {
+        self.landed(now, n as u64);
+    }
+
+    fn on_end(&mut self, _now: Instant) {
+        self.end();
+    }
+
+    fn on_error(&mut self, _now: Instant, side: Side, error: io::Error) {
+        let here = match side {
+            Side::Receive => self.landing.as_ref().map(|landing| landing.id),
+            Side::Send => self.out.direct_id(),
+        };
+        match here {
+            Some(id) if error.raw_os_error() == Some(libc::EFAULT) => {
+                self.on_memory_fault(id, libc::EFAULT);
+            }
+            _ => self.end(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+}
+
+/// How long until an initiator gives up, from the number in its request.
+fn until(now: Instant, patience: u32) -> Option<Instant> {
+    (patience > 0).then(|| now + Duration::from_millis(u64::from(patience)))
+}
+
+#[cfg(test)]
+mod tests;
