@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use te_metadata::{
@@ -84,6 +85,7 @@ impl Publisher {
             TcpEndpoint { data_host: Some(self.rpc.host().into()), ..TcpEndpoint::default() },
             listed,
         );
+        descriptor.timestamp = te_metadata::format_timestamp(written_at());
         descriptor.te = Some(TeObject::new(self.incarnation));
         for transport in &self.transports {
             transport.describe(&mut descriptor);
@@ -103,6 +105,11 @@ impl Publisher {
             lkeys: Vec::new(),
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the descriptor's timestamp is wall-clock time")]
+fn written_at() -> SystemTime {
+    SystemTime::now()
 }
 
 impl fmt::Debug for Publisher {
