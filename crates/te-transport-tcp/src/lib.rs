@@ -34,3 +34,8 @@ mod transport;
 pub use config::{TcpConfig, TcpConfigError};
 pub use stats::TcpStats;
 pub use transport::{TcpStartError, TcpTransport};
+
+/// The examples of the README are compiled with those of the code.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
