@@ -116,7 +116,8 @@ fn a_source_that_ends_early_is_told() {
 #[test]
 fn nothing_is_a_length_too() {
     let served = Served::start(&["--size", "8K"]);
-    te_with_input(&["write", &served.segment], b"").with(0);
+    let line = te_with_input(&["write", &served.segment], b"").with(0).text();
+    assert_eq!(line, format!("wrote nothing to {}: there was none\n", served.segment));
     let none = te(&["read", &served.segment, "--length", "0", "--json", "--discard"]).with(0);
     assert_eq!(
         (none.json()["bytes"].clone(), none.json()["crc32"].clone()),
