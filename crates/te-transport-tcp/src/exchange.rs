@@ -395,6 +395,9 @@ impl Machine for Exchange {
         match side {
             Side::Send if self.confirmed => self.lose("the connection broke", Some(&error)),
             Side::Send => self.send_error = Some(error),
+            Side::Receive if self.job.version == Version::V1 => {
+                self.lose("the connection broke, which may be a refusal", Some(&error));
+            }
             Side::Receive => self.lose("the connection broke", Some(&error)),
         }
     }
