@@ -180,7 +180,9 @@ impl Exchange {
         }
         let millis = now.duration_since(self.since).as_millis();
         let cause = format!("nothing moved for {millis} ms");
-        self.fail(self.fault(FaultClass::Rail, cause), Fate::Reset);
+        // Not the path's fault: a peer that stands still does so on every connection, and another
+        // try would take as long again.
+        self.fail(self.fault(FaultClass::Peer, cause), Fate::Reset);
     }
 
     /// Ends the exchange for a reason of this side.
