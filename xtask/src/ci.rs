@@ -2,6 +2,7 @@
 //!
 //! A step that fails does not stop the others: one run tells everything that is to be done.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,7 +10,7 @@ use anyhow::Context as _;
 use crate::flags::{CiFlags, Level, TestFlags};
 use crate::journal::Journal;
 use crate::ui::{self, Stopwatch};
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 use crate::{deny, licences, run, test, tidy};
 
 /// Runs all steps and prints what each of them said. It is good if all are.
@@ -18,8 +19,9 @@ pub(crate) fn run(workspace: &Workspace, flags: &CiFlags) -> anyhow::Result<bool
     let mut steps = Steps { workspace, journal: &mut journal, failed: Vec::new() };
     steps.cargo("format", &["fmt", "--all", "--check"], &[])?;
     // Without `--all`, which would follow their paths into our crates.
-    let consumers = ["fmt", "--check", "--manifest-path", "consumers/Cargo.toml"];
-    steps.cargo("format of the consumers", &consumers, &[])?;
+    let mut consumers = workspace::cargo(&workspace.path("consumers"), "fmt");
+    consumers.arg("--check");
+    steps.command("format of the consumers", consumers)?;
     steps.step("tidy", |workspace, _| tidy::run(workspace))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"];
     steps.cargo("lints", &clippy, &[])?;
@@ -70,18 +72,20 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// A step that is one cargo command; its output is shown if it fails.
+    /// A step that is one cargo command in the top folder.
     fn cargo(&mut self, name: &str, words: &[&str], env: &[(&str, &str)]) -> anyhow::Result<()> {
         let (verb, flags) = words.split_first().context("a cargo command has a verb")?;
-        self.step(name, |workspace, journal| {
-            let mut command = workspace.cargo(verb);
-            command.args(flags).envs(env.iter().copied());
-            let mut printed = Vec::new();
-            let keep = |line: &str| printed.push(line.to_owned());
-            let good = run::stream(command, journal, STEP_LIMIT, keep)?.is_good();
+        let mut command = self.workspace.cargo(verb);
+        command.args(flags).envs(env.iter().copied());
+        self.command(name, command)
+    }
+
+    /// A step that is one command; the end of its output is shown if it fails.
+    fn command(&mut self, name: &str, command: Command) -> anyhow::Result<()> {
+        self.step(name, |_, journal| {
+            let good = run::quietly(command, journal, STEP_LIMIT)?.is_good();
             if !good {
-                let from = printed.len().saturating_sub(SHOWN);
-                ui::say(&printed[from..].join("\n"));
+                ui::say(&journal.tail(SHOWN)?);
             }
             Ok(good)
         })

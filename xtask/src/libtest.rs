@@ -105,7 +105,8 @@ impl Parser {
 pub(crate) fn first_words(captured: &[&str]) -> String {
     let at = captured.iter().position(|line| line.contains("panicked at"));
     let from = at.map_or(0, |at| at + 1);
-    let words = captured[from..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+    let words = captured[from..].iter().map(|line| line.trim());
+    let words = words.take_while(|line| *line != "stack backtrace:").filter(|l| !l.is_empty());
     let text = words.take(2).collect::<Vec<_>>().join(" ");
     text.chars().take(160).collect()
 }
@@ -232,6 +233,8 @@ mod tests {
     fn the_reason_of_a_failure_is_the_line_after_the_panic() {
         let captured =
             ["before", "thread 'a' panicked at src/a.rs:1:2:", "left is", "  right", "n"];
+        let short = ["thread 'a' panicked at src/a.rs:1:2:", "4 s", "stack backtrace:", "0: x"];
+        assert_eq!(first_words(&short), "4 s");
         assert_eq!(first_words(&captured), "left is right");
         assert_eq!(first_words(&[]), "");
     }

@@ -24,6 +24,7 @@ pub(crate) fn run(workspace: &Workspace, flags: &SabotageFlags) -> anyhow::Resul
         switches.retain(|switch| switch.name.contains(part));
     }
     ensure!(!switches.is_empty(), "no switch to try in {}", table::PATH);
+    let _alone = workspace.exclusive()?;
     let mut journal = Journal::create(workspace, "sabotage")?;
     ui::say("building the tests with the feature `testing`");
     let programs = Programs::build(workspace, &mut journal, &switches)?;

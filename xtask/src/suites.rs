@@ -54,12 +54,6 @@ pub(crate) const SUITES: &[Suite] = &[
         kind: Kind::Features,
     },
     Suite {
-        name: "engine",
-        about: "two engines in real processes move bytes in every way the API offers",
-        from: Level::Default,
-        kind: Kind::System { needs_peer: false },
-    },
-    Suite {
         name: "faults",
         about: "the attacks and accidents that a real Mooncake was put through, on us",
         from: Level::Default,
@@ -68,12 +62,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "field",
         about: "bugs that users of Mooncake reported, as tests of ours",
-        from: Level::Default,
-        kind: Kind::System { needs_peer: false },
-    },
-    Suite {
-        name: "cli",
-        about: "the program `te`, from the outside",
         from: Level::Default,
         kind: Kind::System { needs_peer: false },
     },
@@ -114,6 +102,7 @@ pub(crate) fn run(
     suite: &Suite,
     order: &Order,
 ) -> anyhow::Result<Vec<TestResult>> {
+    let _alone = workspace.exclusive()?;
     ui::heading(&format!("suite {} - {}", suite.name, suite.about));
     let started = ui::wall_clock();
     let mut journal = Journal::create(workspace, suite.name)?;

@@ -4,6 +4,7 @@
 //! of this crate, so that a plain `cargo test` keeps the rules.
 
 mod crates;
+mod guards;
 mod layers;
 mod links;
 mod rust;
@@ -51,6 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
 fn findings(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
     let mut all = layers::check(workspace.packages());
     all.extend(crates::check(tree));
+    all.extend(guards::check(tree));
     all.extend(unsafety::check(tree));
     all.extend(links::check(tree));
     for file in tree.files() {

@@ -1,10 +1,13 @@
 //! Where things are, and how cargo is called.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
+
+use crate::ui;
 
 /// The checkout that this program was built from.
 #[derive(Debug)]
@@ -46,6 +49,19 @@ impl Workspace {
         std::fs::create_dir_all(parent)
             .with_context(|| format!("cannot make the folder {}", parent.display()))?;
         Ok(path)
+    }
+
+    /// Waits until no other `cargo xtask` runs tests in this target folder: two at once would mix
+    /// their logs and spoil each other's times. It lasts until the value is dropped.
+    pub(crate) fn exclusive(&self) -> anyhow::Result<File> {
+        let path = self.output("lock")?;
+        let told = || format!("cannot lock {}", path.display());
+        let file = File::create(&path).with_context(told)?;
+        if file.try_lock().is_err() {
+            ui::say("waiting for another cargo xtask that runs tests");
+            file.lock().with_context(told)?;
+        }
+        Ok(file)
     }
 
     /// The packages of the workspace.

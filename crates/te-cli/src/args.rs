@@ -9,7 +9,6 @@ use crate::units::{parse_address, parse_length, parse_seconds};
 /// Read and write pieces of other processes' memory.
 #[derive(Debug, Parser)]
 #[command(name = "te", version, after_help = MAIN_HINT, after_long_help = MAIN_HELP)]
-#[command(max_term_width = 100, disable_help_subcommand = false)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -23,7 +22,7 @@ pub(crate) struct Common {
     /// Take settings from this TOML file
     #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// Where segment names lead: P2PHANDSHAKE asks the peer itself
+    /// Where names lead: P2PHANDSHAKE asks the peer
     #[arg(long, global = true, value_name = "WHERE", default_value = "P2PHANDSHAKE")]
     #[arg(help_heading = "Common options")]
     pub(crate) metadata: String,
@@ -58,7 +57,7 @@ pub(crate) enum Verb {
     /// Show every setting that is in force, and who set it
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(Config),
-    /// Move data between two processes of this program, check it, and show how fast it was
+    /// Move data between two processes, check it, show how fast it was
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
     /// The second process of `te demo`
@@ -74,7 +73,7 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Bytes to expose; K, M, G and T are powers of 1024 [default: the file's length, else 1G]
+    /// Bytes to expose [default: the file's length, else 1G]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub(crate) size: Option<u64>,
     /// Fill the buffer from this file first
@@ -83,7 +82,7 @@ pub(crate) struct Serve {
     /// The address of this machine that others shall use
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
-    /// Take exactly this port for questions of others [default: a free one]
+    /// Take exactly this port [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
     /// Let others read the buffer, not write it
@@ -99,10 +98,10 @@ pub(crate) struct Serve {
 pub(crate) struct Part {
     /// The segment's name, as `te serve` prints it: host:port
     pub(crate) segment: String,
-    /// Start this many bytes into the segment's buffers, counted in the order of its list
+    /// Start this far into the segment's list of buffers
     #[arg(long, value_name = "LENGTH", value_parser = parse_length, default_value = "0")]
     pub(crate) offset: u64,
-    /// Start at this address in the segment's owner instead, e.g. 0x7f0012340000
+    /// Start at this address in its owner instead, like 0x7f0012340000
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address, conflicts_with = "offset")]
     pub(crate) address: Option<u64>,
 }
@@ -113,7 +112,7 @@ pub(crate) struct Moving {
     /// Bytes per request
     #[arg(long, value_name = "LENGTH", value_parser = parse_chunk, default_value = "32M")]
     pub(crate) chunk: u64,
-    /// Limit of each request in seconds, e.g. 2.5 [default: setting engine.request_timeout_ms]
+    /// Limit of each request, like 2.5 [default: as configured]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<std::time::Duration>,
 }
@@ -122,13 +121,13 @@ pub(crate) struct Moving {
 pub(crate) struct Write {
     #[command(flatten)]
     pub(crate) part: Part,
-    /// Write this file; - is standard input, which is the default
+    /// Write this file [default: -, standard input]
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Write bytes that this number determines; `te read --pattern` checks them
+    /// Write bytes made from this number; read --pattern checks them
     #[arg(long, value_name = "SEED", conflicts_with = "file")]
     pub(crate) pattern: Option<u64>,
-    /// How many bytes [default: all of the input; with --pattern, to the end of the segment]
+    /// How many bytes [default: all input; the rest of the segment]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub(crate) length: Option<u64>,
     /// Read everything back afterwards and compare
@@ -142,16 +141,16 @@ pub(crate) struct Write {
 pub(crate) struct Read {
     #[command(flatten)]
     pub(crate) part: Part,
-    /// Write to this file; - is standard output, which is the default
+    /// Write to this file [default: -, standard output]
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Keep nothing; compare with what `te write --pattern SEED` wrote
+    /// Keep nothing; compare with what write --pattern SEED wrote
     #[arg(long, value_name = "SEED", conflicts_with = "file")]
     pub(crate) pattern: Option<u64>,
     /// Keep nothing; only count and sum up
     #[arg(long, conflicts_with_all = ["file", "pattern"])]
     pub(crate) discard: bool,
-    /// How many bytes [default: to the end of the segment, with --address of the buffer]
+    /// How many bytes [default: the rest of the segment or buffer]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
@@ -246,8 +245,8 @@ const SERVE_EXAMPLES: &str = "\
 Examples:
   te serve --size 4G                           4 GiB of zeros, until Ctrl-C
   te serve --file model.bin --read-only        a file's content, for reading only
-  te serve --host 10.0.0.2 --port 15001        reachable from other machines, always as 10.0.0.2:15001
-  te serve --json --until-eof                  for programs: JSON lines, ends with standard input
+  te serve --host 10.0.0.2 --port 15001        for other machines, always as 10.0.0.2:15001
+  te serve --json --until-eof                  for programs: JSON, ends with standard input
 
 Anybody who can connect to this machine can read and write the buffer while it is served.";
 

@@ -45,7 +45,7 @@ pub(crate) fn run(common: &Common, args: &Demo) -> Result<(), CliError> {
         return Err(CliError::new(Failure::Usage, "demo", "there is nothing to move"));
     }
     let window = args.size.min(WINDOW);
-    let engine = session::client(common)?;
+    let engine = session::client(common, None)?;
     let child = Child::start(common, window)?;
     let opened = session::open(&engine, ACTION, child.segment())?;
     let region = engine.allocate(window).map_err(|error| CliError::memory(window, &error))?;

@@ -119,7 +119,11 @@ impl CliError {
     }
 
     pub(crate) fn config(error: &ConfigError) -> Self {
-        let hint = "docs/configuration.md, or `te config --markdown`, lists all settings";
+        if let ConfigError::Unreadable { path, cause } = error {
+            let action = format!("cannot read configuration {}", path.display());
+            return Self::new(Failure::Config, action, system_text(cause));
+        }
+        let hint = "`te config --markdown` lists all settings";
         Self::new(Failure::Config, "configuration", chain(error)).hint(hint)
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{
-    EngineConfig, LoadOptions, ProcessEnvironment, RemoteSegment, SegmentId, TransferEngine,
+    EngineBuilder, EngineConfig, LoadOptions, ProcessEnvironment, RemoteSegment, SegmentId,
+    TransferEngine,
 };
 
 use crate::args::Common;
@@ -17,25 +18,41 @@ pub(crate) fn load_config(common: &Common) -> Result<EngineConfig, CliError> {
     EngineConfig::load(&options).map_err(|error| CliError::config(&error))
 }
 
-/// An engine for a verb that only asks others: it exposes nothing.
-pub(crate) fn client(common: &Common) -> Result<TransferEngine, CliError> {
-    start(common, "127.0.0.1", None)
+/// An engine for a verb that only asks others: it exposes nothing. `limit` also bounds how long
+/// a peer may take to tell about itself.
+pub(crate) fn client(common: &Common, limit: Option<Duration>) -> Result<TransferEngine, CliError> {
+    let config = load_config(common)?;
+    let config = match limit {
+        Some(limit) => config.adjust(|settings| {
+            settings.peer.exchange_timeout = settings.peer.exchange_timeout.min(limit);
+        }),
+        None => Ok(config),
+    };
+    let config = config.map_err(|error| CliError::config(&error))?;
+    start_with(common, config, |builder| builder)
 }
 
 /// An engine that others reach at `host`.
-pub(crate) fn start(
+pub(crate) fn server(
     common: &Common,
     host: &str,
     port: Option<u16>,
 ) -> Result<TransferEngine, CliError> {
     let config = load_config(common)?;
+    start_with(common, config, |builder| match port {
+        Some(port) => builder.name(host).port(port),
+        None => builder.name(host),
+    })
+}
+
+fn start_with(
+    common: &Common,
+    config: EngineConfig,
+    finish: impl FnOnce(EngineBuilder) -> EngineBuilder,
+) -> Result<TransferEngine, CliError> {
     logging::start(&config, common.verbose)?;
-    let mut builder =
-        TransferEngine::builder().config(config).metadata(&common.metadata).name(host);
-    if let Some(port) = port {
-        builder = builder.port(port);
-    }
-    builder.build().map_err(|error| CliError::build(&error))
+    let builder = TransferEngine::builder().config(config).metadata(&common.metadata);
+    finish(builder).build().map_err(|error| CliError::build(&error))
 }
 
 /// A segment of somebody else.

@@ -15,7 +15,7 @@ use te_transport::{Clock, CompletionSink, SystemClock, Transport, TransportConte
 use crate::admission::{Admission, Limits};
 use crate::alarm::Alarm;
 use crate::batch::BatchTable;
-use crate::classic::{Classic, Shared};
+use crate::classic::{Classic, Shared, Sink};
 use crate::config::EngineConfig;
 use crate::data_path::DataPath;
 use crate::engine::{TransferEngine, run_ticker};
@@ -302,7 +302,7 @@ impl EngineBuilder {
             owner: Owner::present(),
         };
         for transport in &transports {
-            let sink = Arc::clone(&path) as Arc<dyn CompletionSink>;
+            let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));
             let (segment, clock) = (Arc::clone(&segment), Arc::clone(&self.clock));
             let incarnation = engine.publisher.incarnation();
             transport.start(TransportContext { segment, sink, clock, incarnation })?;

@@ -19,7 +19,7 @@ mod queue;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -256,6 +256,24 @@ impl CompletionSink for Classic {
         let queue = self.queues.read().get(&peer).cloned();
         if let Some(queue) = queue {
             self.pump(&queue);
+        }
+    }
+}
+
+/// What transports report to. They do not keep the engine alive, which owns them.
+#[derive(Debug)]
+pub(crate) struct Sink(pub(crate) Weak<Classic>);
+
+impl CompletionSink for Sink {
+    fn complete(&self, completion: Completion) {
+        if let Some(classic) = self.0.upgrade() {
+            classic.complete(completion);
+        }
+    }
+
+    fn room(&self, peer: SegmentId) {
+        if let Some(classic) = self.0.upgrade() {
+            classic.room(peer);
         }
     }
 }

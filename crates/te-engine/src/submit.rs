@@ -175,7 +175,7 @@ impl TransferEngine {
         let unknown = SubmitError::UnknownSegment { index, target };
         let peer = self.shared.peers.current(target).ok_or(unknown)?;
         if !self.path.reaches(&peer) {
-            let protocol = peer.descriptor().protocol_name();
+            let protocol = offer(&peer);
             let peer = peer.name().as_str().into();
             return Err(SubmitError::NoTransport { index, peer, protocol });
         }
@@ -216,6 +216,15 @@ impl TransferEngine {
             Err(AccessError::Closed { .. }) => Err(SubmitError::LocalClosing { index, address }),
             Err(_) => Ok(None),
         }
+    }
+}
+
+/// What a peer offers, for an error about it.
+fn offer(peer: &RemoteSegment) -> &'static str {
+    let descriptor = peer.descriptor();
+    match descriptor.protocol_name() {
+        "tcp" if descriptor.tcp.data_port.is_none() => "tcp without a data port",
+        other => other,
     }
 }
 

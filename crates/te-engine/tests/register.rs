@@ -30,21 +30,7 @@ fn engine() -> (TransferEngine, Arc<Faulty>, Arc<Faulty>) {
 }
 
 fn part(region: &Region, offset: u64, len: u64) -> Region {
-    let at =
-        std::ptr::without_provenance_mut::<u8>(usize::try_from(region.address() + offset).unwrap());
-    parts::region(at, usize::try_from(len).unwrap())
-}
-
-/// The raw view of a part of a region.
-#[expect(unsafe_code, reason = "tests register parts of one allocation, as callers do")]
-mod parts {
-    use te_engine::Region;
-
-    pub(crate) fn region(at: *mut u8, len: usize) -> Region {
-        // SAFETY: the memory belongs to a region that outlives the test's use of this one, and no
-        // Rust reference to it exists.
-        unsafe { Region::from_raw_parts(at, len) }.unwrap()
-    }
+    region.subregion(offset, len).unwrap()
 }
 
 fn options() -> RegisterOptions {

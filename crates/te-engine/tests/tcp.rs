@@ -324,3 +324,31 @@ fn block_on<F: Future>(future: F) -> F::Output {
         std::thread::park_timeout(LIMIT);
     }
 }
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn count(dir: &str) -> usize {
+    std::fs::read_dir(dir).unwrap().count()
+}
+
+#[test]
+fn engines_come_and_go_without_a_trace() {
+    // An engine owns its transports, and they report to it: no circle keeps either alive.
+    let round = || {
+        let (a, b) = (node(), node());
+        let target = open(&a, &b);
+        let write = TransferRequest::write(a.region.whole(), target, b.region.address());
+        a.engine.transfer(&[write], LIMIT).unwrap();
+    };
+    (0..3).for_each(|_| round());
+    let before = resident();
+    (0..20).for_each(|_| round());
+    // Other tests of this program run beside this one, each with a few such engines.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 20 * SIZE, "{grown} bytes are left of 20 pairs that used {SIZE} each twice");
+    assert!(count("/proc/self/task") < 200 && count("/proc/self/fd") < 400);
+}

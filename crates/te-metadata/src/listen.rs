@@ -148,8 +148,9 @@ impl BindError {
 
 /// Binds and listens. `backlog` is how many connections may wait to be accepted.
 ///
-/// Address reuse is only asked for with [`PortChoice::Exact`], so that a server can restart on its
-/// port while old connections of it are still fading.
+/// Address reuse is always asked for, so that a server can restart on its port while old connections
+/// of it are still fading, however it came by the port. A port on which somebody listens is refused
+/// all the same.
 ///
 /// # Errors
 /// See [`BindError`].
@@ -175,7 +176,6 @@ pub fn bind_listener(
     };
     let options = Options {
         only_v6: *address != ListenAddress::Any,
-        reuse: matches!(choice, PortChoice::Exact(_)),
         backlog: i32::try_from(backlog.max(1)).unwrap_or(i32::MAX),
     };
     match choice {
@@ -187,7 +187,6 @@ pub fn bind_listener(
 
 struct Options {
     only_v6: bool,
-    reuse: bool,
     backlog: i32,
 }
 
@@ -212,9 +211,7 @@ fn bind_one(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(options.only_v6)?;
     }
-    if options.reuse {
-        socket.set_reuse_address(true)?;
-    }
+    socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
     Ok(socket.into())
@@ -223,7 +220,7 @@ fn bind_one(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
 /// Whether this host can listen on IPv6 at all.
 fn has_ipv6() -> bool {
     let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-    bind_one(any, &Options { only_v6: false, reuse: false, backlog: 1 }).is_ok()
+    bind_one(any, &Options { only_v6: false, backlog: 1 }).is_ok()
 }
 
 #[cfg(test)]

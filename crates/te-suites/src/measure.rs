@@ -120,6 +120,11 @@ impl Case {
         Self { name: name.to_owned(), pid, before: usage(pid) }
     }
 
+    /// The process that is watched.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Prints the row and checks growth. Descriptors and threads get ten seconds to go, because
     /// the other side closes in its own time.
     ///

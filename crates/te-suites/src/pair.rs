@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::calls::{Direction, Parts};
 use crate::clock::wait_until;
+use crate::measure::{Bound, Case};
 use crate::node::{Answer, Kind, Node, NodeSpec};
 
 /// The version of the data protocol that the initiator is made to speak.
@@ -29,7 +30,9 @@ impl Version {
     }
 }
 
-/// An initiator and its target, each with a registered buffer of the same size.
+/// An initiator and its target, each with a registered buffer of the same size. What each of ours
+/// held at the start and at the end is printed, and may not have grown by more than its buffer,
+/// the kept connections, and the threads that rest for a while before they end.
 #[derive(Debug)]
 pub struct Pair {
     /// The one that calls.
@@ -37,6 +40,8 @@ pub struct Pair {
     /// The one that is written to and read from.
     pub target: Node,
     version: Version,
+    size: u64,
+    cases: Vec<Case>,
 }
 
 /// One transfer inside both buffers, as offsets from their starts.
@@ -66,7 +71,10 @@ impl Pair {
         kinds.1.available()?;
         let target = NodeSpec::new(kinds.1, size).start();
         let initiator = version.of_initiator(NodeSpec::new(kinds.0, size)).start();
-        Ok(Self { initiator, target, version })
+        let cases = [(&initiator, "from"), (&target, "to")];
+        let ours = cases.into_iter().filter(|(node, _)| node.kind() == Kind::Te);
+        let cases = ours.map(|(node, role)| Case::start(&label(role), node.pid())).collect();
+        Ok(Self { initiator, target, version, size, cases })
     }
 
     /// One call, without any check.
@@ -136,15 +144,28 @@ impl Pair {
         }
     }
 
-    /// Ends both in an orderly way.
+    /// Measures both and ends them in an orderly way.
     ///
     /// # Panics
-    /// When one does not end well.
+    /// When one has grown, or does not end well.
     #[track_caller]
     pub fn quit(self) {
+        let bound = Bound::NOTHING.with_threads(2).with_rss_mib((self.size >> 20) + 48);
+        let pids = [self.initiator.pid(), self.target.pid()];
+        for case in self.cases.into_iter().filter(|case| pids.contains(&case.pid())) {
+            case.end(bound);
+        }
         self.initiator.quit();
         self.target.quit();
     }
+}
+
+/// The name of the running test, which the harness gives to its thread, with a role.
+fn label(role: &str) -> String {
+    let thread = std::thread::current();
+    let test = thread.name().and_then(|name| name.rsplit("::").next()).unwrap_or_default();
+    let short: String = test.chars().take(38).collect();
+    format!("{short} {role}")
 }
 
 struct Ends<'a> {

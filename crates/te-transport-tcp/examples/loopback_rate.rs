@@ -1,7 +1,7 @@
 //! How fast two transports move bytes on this machine's loopback: GB/s and CPU seconds per GB of
 //! both ends together, for the shapes that are compared everywhere. Arguments: seconds per row.
 #![allow(clippy::print_stdout, reason = "a program that prints a table")]
-#![allow(clippy::disallowed_methods, reason = "a program that measures time")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a program that measures time")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -14,7 +14,6 @@
 //!     sender fills the inbox, then looks whether the runner sleeps.
 //! I2  At most one caller claims. Others are told [`Driven::Busy`] at once.
 //! I3  Without work the thread sleeps in the poller without a timeout.
-#![expect(clippy::disallowed_methods, reason = "a driver file")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -180,7 +180,9 @@ impl Exchange {
         }
         let millis = now.duration_since(self.since).as_millis();
         let cause = format!("nothing moved for {millis} ms");
-        self.fail(self.fault(FaultClass::Rail, cause), Fate::Reset);
+        // Not the path's fault: a peer that stands still does so on every connection, and another
+        // try would take as long again.
+        self.fail(self.fault(FaultClass::Peer, cause), Fate::Reset);
     }
 
     /// Ends the exchange for a reason of this side.
@@ -395,6 +397,9 @@ impl Machine for Exchange {
         match side {
             Side::Send if self.confirmed => self.lose("the connection broke", Some(&error)),
             Side::Send => self.send_error = Some(error),
+            Side::Receive if self.job.version == Version::V1 => {
+                self.lose("the connection broke, which may be a refusal", Some(&error));
+            }
             Side::Receive => self.lose("the connection broke", Some(&error)),
         }
     }

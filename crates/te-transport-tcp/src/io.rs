@@ -158,3 +158,64 @@ pub(crate) fn bytes_acked(socket: BorrowedFd<'_>) -> Option<u64> {
 fn count(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use te_segment::{AlignedBuffer, Region};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    /// The offset in the kernel's structure is right: what the peer read was acknowledged.
+    #[test]
+    fn acknowledged_bytes_are_counted() {
+        let (mut ours, mut theirs) = pair();
+        let before = bytes_acked(ours.as_fd()).unwrap();
+        ours.write_all(&[1; 1000]).unwrap();
+        let mut all = [0; 1000];
+        theirs.read_exact(&mut all).unwrap();
+        theirs.write_all(&[2]).unwrap();
+        ours.read_exact(&mut all[..1]).unwrap();
+        assert_eq!(bytes_acked(ours.as_fd()).unwrap() - before, 1000);
+    }
+
+    #[test]
+    fn frames_and_payload_leave_in_order_and_land_where_asked() {
+        let (ours, theirs) = pair();
+        let region = Region::from(AlignedBuffer::zeroed(64).unwrap());
+        region.write_from(0, b"..payload..").unwrap();
+        let range = region.range(1, 21).unwrap();
+        let out =
+            Outgoing { head: b"head ", payload: Some(Part::new(&range, 1, 7)), tail: b" tail" };
+        assert_eq!(send(ours.as_fd(), &out).unwrap(), 17);
+        let mut bytes = [0; 5];
+        assert_eq!(recv(theirs.as_fd(), &mut bytes).unwrap(), 5);
+        assert_eq!(discard(theirs.as_fd(), 3).unwrap(), 3);
+        assert_eq!(recv_into(theirs.as_fd(), Part::new(&range, 12, 100)).unwrap(), 9);
+        let mut landed = [0; 9];
+        region.read_into(13, &mut landed).unwrap();
+        assert_eq!((&bytes, &landed), (b"head ", b"load tail"));
+    }
+
+    #[test]
+    fn a_look_takes_nothing_and_tells_the_end() {
+        let (ours, mut theirs) = pair();
+        assert_eq!(peek(ours.as_fd()), Waiting::Nothing);
+        theirs.write_all(&[1]).unwrap();
+        let mut byte = [0];
+        while peek(ours.as_fd()) == Waiting::Nothing {}
+        assert_eq!(recv(ours.as_fd(), &mut byte).unwrap(), 1);
+        assert_eq!(peek(ours.as_fd()), Waiting::Nothing);
+        drop(theirs);
+        while peek(ours.as_fd()) == Waiting::Nothing {}
+    }
+}

@@ -36,3 +36,8 @@ mod v3;
 pub use config::{TcpConfig, TcpConfigError};
 pub use stats::TcpStats;
 pub use transport::{TcpStartError, TcpTransport};
+
+/// The examples of the README are compiled with those of the code.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,11 +4,15 @@
 //! then, names the new one. So an owner that fires must be asked again, and may have nothing to do.
 //!
 //! I1  At most one live entry per key; it is never later than the last deadline armed.
+//! I2  Dead entries are at most as many as live ones, and a few.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::Hash;
 use std::time::Instant;
+
+/// Dead entries that are not worth a clean-up.
+const SLACK: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
@@ -28,6 +32,10 @@ impl<K: Copy + Ord + Hash> Timers<K> {
         }
         self.live.insert(key, at);
         self.heap.push(Reverse((at, key)));
+        if self.heap.len() > 2 * self.live.len() + SLACK {
+            let live = &self.live;
+            self.heap.retain(|Reverse((at, key))| live.get(key) == Some(at));
+        }
     }
 
     /// Forgets a key.
@@ -81,5 +89,17 @@ mod tests {
         assert_eq!(timers.pop(at(100)), Some(1));
         assert_eq!(timers.pop(at(100)), None);
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn forgotten_keys_leave_nothing_behind() {
+        let later = Instant::now() + Duration::from_secs(60);
+        let mut timers = Timers::new();
+        for key in 0..10_000 {
+            timers.arm(key, later);
+            timers.forget(key);
+        }
+        assert!(timers.heap.len() <= SLACK + 1, "{}", timers.heap.len());
     }
 }

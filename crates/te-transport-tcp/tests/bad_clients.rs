@@ -1,5 +1,5 @@
 //! What peers can do to the data port, and what must come of it: nothing for anybody else.
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 #![allow(unsafe_code, reason = "one test takes memory away")]
 
 mod common;
@@ -12,7 +12,7 @@ use common::fake::{OK, READ, REFUSED, V2, WRITE, ask, header, raw, read_body, re
 use common::{Node, config, eventually, part_of, pattern};
 use proptest::prelude::*;
 use socket2::SockRef;
-use te_segment::{Opcode, Region, RegisterOptions, RemoteAccess};
+use te_segment::{Region, RegisterOptions, RemoteAccess};
 use te_transport::Transport;
 use te_transport_tcp::TcpConfig;
 
@@ -239,57 +239,6 @@ fn fault31_two_hundred_resets_leave_the_server_serving() {
     eventually("every connection is gone", || b.transport.stats().inbound_open == 0);
     assert_eq!(target.in_flight(), 0);
     good_request(&b, at);
-}
-
-/// Peer fault 29, 28: memory that went away without being unregistered fails what touches it, on
-/// either side, and nothing else.
-#[test]
-fn fault28_fault29_fb13_memory_that_went_away_fails_only_its_request() {
-    let (a, b) = (Node::new(), Node::new());
-    let peer = b.as_peer();
-    let (near, far) = (a.register(1 << 20), b.register(1 << 20));
-    let run = |op, local: &Region, at| a.run(op, local.whole(), at, &peer);
-    for op in [Opcode::Write, Opcode::Read] {
-        let gone = Gone::new(1 << 20);
-        b.segment.register(&gone.region, RegisterOptions::default()).unwrap();
-        gone.go();
-        let end = run(op, near.region(), gone.region.address());
-        let fault = end.result.unwrap_err();
-        println!("{op:?} to memory that the target unmapped: {fault}, {}", end.remote);
-        let end = run(op, &gone.region, far.region().address());
-        let fault = end.result.unwrap_err();
-        println!("{op:?} with memory that we unmapped: {fault}, {}", end.remote);
-        assert_eq!(fault.errno, Some(libc::EFAULT));
-        for op in [Opcode::Write, Opcode::Read] {
-            assert_eq!(run(op, near.region(), far.region().address()).result, Ok(()));
-        }
-    }
-}
-
-/// Memory whose pages can be made inaccessible, which the kernel answers as it answers unmapped
-/// ones; nothing else can appear at its addresses meanwhile.
-struct Gone {
-    region: Region,
-    _memory: Region,
-}
-
-impl Gone {
-    fn new(len: usize) -> Self {
-        let memory = Region::from(te_segment::AlignedBuffer::zeroed(len).unwrap());
-        memory.write_from(0, &pattern(3, len)).unwrap();
-        let ptr = std::ptr::with_exposed_provenance_mut(usize::try_from(memory.address()).unwrap());
-        // SAFETY: the bytes belong to `memory`, which lives as long; nobody holds a reference.
-        let region = unsafe { Region::from_raw_parts(ptr, len) }.unwrap();
-        Self { region, _memory: memory }
-    }
-
-    fn go(&self) {
-        let at = usize::try_from(self.region.address()).unwrap();
-        let ptr = std::ptr::with_exposed_provenance_mut::<libc::c_void>(at);
-        let len = usize::try_from(self.region.len()).unwrap();
-        // SAFETY: the pages are those of a private mapping that only this test uses.
-        assert_eq!(unsafe { libc::mprotect(ptr, len, libc::PROT_NONE) }, 0);
-    }
 }
 
 /// K15: too many connections from one address cost the longest idle of them, and no request.

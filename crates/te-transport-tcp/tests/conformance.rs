@@ -1,5 +1,6 @@
 //! The suite that every transport passes, on loopback, in both protocol versions.
 #![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::print_stdout, reason = "the table belongs into the test's output")]
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What an idle transport costs. Alone in its program, because it measures the whole process.
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Bytes between two transports in one process.
 
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 
@@ -295,7 +295,7 @@ fn work(a: &Node, peer: &Arc<RemoteSegment>, at: u64, worker: u64) {
     let source = a.register(1 << 16);
     let mut open = true;
     while open {
-        let op = if worker % 2 == 0 { Opcode::Write } else { Opcode::Read };
+        let op = if worker.is_multiple_of(2) { Opcode::Write } else { Opcode::Read };
         let slices = (0..8).map(|_| a.slice(op, source.region().whole(), at, peer));
         let mut list = List(slices.collect());
         let tokens: Vec<_> = list.0.iter().map(|slice| slice.token).collect();

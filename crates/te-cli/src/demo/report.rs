@@ -40,11 +40,12 @@ pub(super) fn introduce(size: u64, child: &Child) -> Result<(), CliError> {
         "te demo: {} each way between two processes of this machine, over TCP\n\n  \
          process {}  moves and compares\n  \
          process {}  exposes segment {}\n\n\
-         {HEAD}",
+         {}",
         length(size),
         std::process::id(),
         child.pid(),
         child.segment(),
+        head(),
     ))
 }
 
@@ -60,22 +61,28 @@ pub(super) fn conclude() -> Result<(), CliError> {
     )
 }
 
-const HEAD: &str =
-    "           moved      time        rate   CPU s/GB here  CPU s/GB there  compared by";
+fn head() -> String {
+    columns(["", "moved", "time", "rate", "CPU s/GB here", "CPU s/GB there", "compared by"])
+}
 
 fn row(leg: &Leg) -> String {
     let (word, by) = match leg.op {
         Opcode::Write => ("write", "the other process"),
         Opcode::Read => ("read", "this process"),
     };
-    format!(
-        "  {word:<5} {:>9} {:>9} {:>11}  {:>14}  {:>14}  {by}",
-        length(leg.bytes),
-        shown_time(leg.time),
-        shown_rate(leg.bytes, leg.time),
-        per_gigabyte(leg, |cpu| cpu.0),
-        per_gigabyte(leg, |cpu| cpu.1),
-    )
+    columns([
+        word,
+        &length(leg.bytes),
+        &shown_time(leg.time),
+        &shown_rate(leg.bytes, leg.time),
+        &per_gigabyte(leg, |cpu| cpu.0),
+        &per_gigabyte(leg, |cpu| cpu.1),
+        by,
+    ])
+}
+
+fn columns([word, moved, time, rate, here, there, by]: [&str; 7]) -> String {
+    format!("  {word:<5} {moved:>9} {time:>9} {rate:>11}  {here:>13}  {there:>14}  {by}")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
@@ -98,9 +105,9 @@ mod tests {
         leg.charge(Some(Duration::from_millis(660)), Some(Duration::from_millis(400)));
         assert_eq!(
             row(&leg),
-            "  write     1 GiB    0.52 s   2.06 GB/s            0.61            0.37  the other process"
+            "  write     1 GiB    0.52 s   2.06 GB/s           0.61            0.37  the other process"
         );
-        assert_eq!(HEAD.find("compared").unwrap(), row(&leg).find("the other").unwrap());
+        assert_eq!(head().find("compared").unwrap(), row(&leg).find("the other").unwrap());
         leg.charge(None, Some(Duration::ZERO));
         assert!(row(&leg).contains(" ? "));
     }

@@ -13,7 +13,7 @@ use crate::output;
 use crate::session;
 
 pub(crate) fn run(common: &Common, args: &DemoTarget) -> Result<(), CliError> {
-    let engine = session::start(common, "127.0.0.1", None)?;
+    let engine = session::server(common, "127.0.0.1", None)?;
     let region = engine.allocate(args.size).map_err(|error| CliError::memory(args.size, &error))?;
     engine
         .register(&region, RegisterOptions::default())

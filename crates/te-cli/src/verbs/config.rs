@@ -9,6 +9,7 @@ use crate::args::{Common, Config};
 use crate::error::CliError;
 use crate::output;
 use crate::session;
+use crate::units;
 
 pub(crate) fn run(common: &Common, args: &Config) -> Result<(), CliError> {
     if args.markdown {
@@ -66,9 +67,9 @@ fn split(value: &EffectiveValue) -> (&'static str, &'static str) {
 
 /// A value that is a number gets its unit; one that is a word needs none.
 fn with_unit(value: &EffectiveValue) -> String {
-    let is_number = value.value.bytes().all(|byte| byte.is_ascii_digit());
-    match value.unit {
-        unit if is_number && !unit.is_empty() => format!("{} {unit}", value.value),
+    match (value.value.parse::<u64>(), value.unit) {
+        (Ok(bytes), "bytes") => units::length(bytes),
+        (Ok(number), unit) if !unit.is_empty() => format!("{number} {unit}"),
         _ => value.value.clone(),
     }
 }

@@ -10,7 +10,7 @@ use crate::session;
 use crate::units;
 
 pub(crate) fn notify(common: &Common, args: &args::Notify) -> Result<(), CliError> {
-    let engine = session::client(common)?;
+    let engine = session::client(common, None)?;
     let message = te_engine::Notify { name: args.name.clone(), msg: args.message.clone() };
     engine
         .notify(&args.segment, &message)
@@ -23,7 +23,7 @@ pub(crate) fn notify(common: &Common, args: &args::Notify) -> Result<(), CliErro
 }
 
 pub(crate) fn probe(common: &Common, args: &args::Probe) -> Result<(), CliError> {
-    let engine = session::client(common)?;
+    let engine = session::client(common, None)?;
     let time = engine
         .probe(&args.segment, args.timeout)
         .map_err(|error| failed("probe", &args.segment, &error))?;

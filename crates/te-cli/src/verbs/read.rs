@@ -18,7 +18,7 @@ const ACTION: &str = "read from";
 pub(crate) fn run(common: &Common, args: &Read) -> Result<(), CliError> {
     let to_output = !args.discard && args.pattern.is_none() && !has_file(args);
     let mut early = if to_output { Some(Sink::standard_output()?) } else { None };
-    let engine = session::client(common)?;
+    let engine = session::client(common, args.moving.timeout)?;
     let opened = session::open(&engine, ACTION, &args.part.segment)?;
     let place = Place::find(ACTION, &args.part, &opened)?;
     let length = length(args, &place)?;

@@ -12,7 +12,7 @@ use crate::session::{self, Opened};
 use crate::units::{length, printable};
 
 pub(crate) fn run(common: &Common, args: &Segment) -> Result<(), CliError> {
-    let engine = session::client(common)?;
+    let engine = session::client(common, None)?;
     let opened = session::open(&engine, "describe", &args.segment)?;
     session::close(&engine);
     let descriptor = opened.known.descriptor();

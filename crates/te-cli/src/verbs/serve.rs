@@ -22,7 +22,7 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 
 pub(crate) fn run(common: &Common, args: &Serve) -> Result<(), CliError> {
     let stop = stop::watch(args.until_eof)?;
-    let engine = session::start(common, &args.host, args.port)?;
+    let engine = session::server(common, &args.host, args.port)?;
     let region = buffer(&engine, args)?;
     let remote = if args.read_only { RemoteAccess::Read } else { RemoteAccess::ReadWrite };
     engine

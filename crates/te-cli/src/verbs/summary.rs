@@ -22,6 +22,12 @@ impl Summary<'_> {
     pub(super) fn line(&self) -> String {
         let Moved { bytes, time, sum } = self.moved;
         let checked = self.checked.map(|what| format!(", {what}")).unwrap_or_default();
+        if bytes == 0 {
+            return format!(
+                "{} nothing {} {}: there was none",
+                self.verb, self.preposition, self.segment
+            );
+        }
         format!(
             "{} {} {} {} at {:#x} in {}: {}, crc32 {sum:08x}{checked}",
             self.verb,

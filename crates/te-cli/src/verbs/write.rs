@@ -22,7 +22,7 @@ const ACTION: &str = "write to";
 pub(crate) fn run(common: &Common, args: &Write) -> Result<(), CliError> {
     // A missing file is told before anybody is connected to.
     let (mut source, file_length) = source(args)?;
-    let engine = session::client(common)?;
+    let engine = session::client(common, args.moving.timeout)?;
     let opened = session::open(&engine, ACTION, &args.part.segment)?;
     let mut place = Place::find(ACTION, &args.part, &opened)?;
     let length = length(args, file_length, &place)?;

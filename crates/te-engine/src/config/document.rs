@@ -27,7 +27,9 @@ fn heading(section: &str) -> String {
         "peer" => "The port on which peers ask for descriptors, and our questions to theirs.",
         "engine" => "Batches, tasks, retries, deadlines.",
         "tcp" => "Bytes over TCP.",
-        "topology" => "Which NICs are near which memory.",
+        "topology" => {
+            "Which NICs are near which memory. Read and checked always; used where NICs are discovered."
+        }
         "log" => "What is logged, and where.",
         "rdma" => "Bytes over RDMA. Read and checked always; used where the RDMA transport is.",
         _ => "",

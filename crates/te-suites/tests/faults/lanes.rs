@@ -16,7 +16,10 @@ fn fault10_refusals_do_not_starve_good_requests() {
     let test = "fault10_refusals_do_not_starve_good_requests";
     let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
     pair.call(Direction::Write, Span { src: 0, dst: 0, len: 4096 }).ok();
-    let cases = [pair.initiator.pid(), pair.target.pid()].map(|pid| Case::start("fault 10", pid));
+    let cases = [
+        Case::start("fault 10: initiator", pair.initiator.pid()),
+        Case::start("fault 10: target", pair.target.pid()),
+    ];
     let heartbeat = Heartbeat::start();
     for bad in [1, 3, 4, 8, 64] {
         for _ in 0..bad {

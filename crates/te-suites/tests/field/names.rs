@@ -1,6 +1,8 @@
 //! Names and addresses in all their forms.
 
-use te_suites::{Direction, Kind, Netns, NodeSpec, Pair, Span, Version, free_port, need, say};
+use te_suites::{
+    Bound, Case, Direction, Kind, Netns, NodeSpec, Pair, Span, Version, free_port, need, say,
+};
 
 use crate::{MIB, OURS};
 
@@ -16,6 +18,7 @@ fn fb15_ipv6_alone_is_enough() {
         let mut to = NodeSpec::new(OURS.1, MIB).host(host).within(&netns).start();
         let mut from = NodeSpec::new(OURS.0, MIB).host(host).within(&netns).start();
         assert!(to.name().starts_with("[::1]:"), "{}", to.name());
+        let case = Case::start("FB15: ::1 alone", from.pid());
         from.pattern(0, MIB, 15);
         let (name, src, dst) = (to.name().to_owned(), from.addr(), to.addr());
         from.write(&name, src, dst, MIB).ok();
@@ -26,6 +29,7 @@ fn fb15_ipv6_alone_is_enough() {
         from.notify(&name, (src, dst, 64), ("six", "only")).ok();
         from.probe(&name).ok();
         assert_eq!(to.notifies(), [("six".to_owned(), "only".to_owned())]);
+        case.end(Bound::NOTHING);
         from.quit();
         to.quit();
     }
@@ -104,6 +108,7 @@ fn fb18_every_form_of_host_and_port_starts_or_says_why_not() {
     let test = "fb18_every_form_of_host_and_port_starts_or_says_why_not";
     need!(test, OURS.0.available());
     let mut asker = NodeSpec::new(OURS.0, 4096).start();
+    let case = Case::start("FB18: the engine that asks", asker.pid());
     let (mut started, mut refused) = (0, 0);
     for &host in HOSTS {
         for port in [None, Some(0), Some(free_port("127.0.0.1").unwrap()), Some(asker.rpc_port())] {
@@ -136,6 +141,7 @@ fn fb18_every_form_of_host_and_port_starts_or_says_why_not() {
     }
     say(&format!("{test}: {started} started, {refused} refused with a reason"));
     assert!(started > 20 && refused > 50, "{started} started, {refused} refused");
+    case.end(Bound::NOTHING);
     asker.quit();
 }
 

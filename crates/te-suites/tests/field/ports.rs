@@ -90,6 +90,7 @@ fn fb09_fifty_engines_start_at_once_among_taken_ports() {
         .env("MC_MAX_RPC_PORT", &(RANGE.end - 1).to_string());
     let launched: Vec<_> = (0..50).map(|_| spec.launch()).collect();
     let nodes: Vec<Node> = launched.into_iter().map(te_suites::Launched::ready).collect();
+    let case = Case::start("FB09: one of 50 engines", nodes[0].pid());
     let mut ports = Vec::new();
     for node in &nodes {
         let descriptor = descriptor_of(node);
@@ -102,6 +103,7 @@ fn fb09_fifty_engines_start_at_once_among_taken_ports() {
     ports.dedup();
     assert_eq!(ports.len(), 100, "two engines advertise one port");
     assert!(ports.iter().all(|port| port % 2 == 0), "a taken port is advertised");
+    case.end(Bound::NOTHING);
     say(&format!("{test}: 50 engines on 100 ports, beside {} that were taken", taken.len()));
 }
 

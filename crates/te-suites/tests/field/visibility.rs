@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::json;
-use te_suites::{LineChild, Node, NodeSpec, need, say};
+use te_suites::{Bound, Case, LineChild, Node, NodeSpec, need, say};
 
 use crate::{MIB, OURS};
 
@@ -15,12 +15,15 @@ const LEN: u64 = 2_400_256;
 fn rounds(test: &str, writer: &NodeSpec, reader: &NodeSpec, n: u64) {
     let mut reader = reader.start();
     let mut writer = writer.start();
+    let cases =
+        [Case::start("FB05: writer", writer.pid()), Case::start("FB05: reader", reader.pid())];
     let check = json!({ "op": "check_rounds", "off": 4096 + 5, "len": LEN, "n": n });
     let side = reader.ask(&check).ok().number("port");
     let answer = tell(&mut writer, &reader, side, n);
     let torn = reader.ask(&json!({ "op": "check_result" })).ok().number("torn");
     say(&format!("{test}: {n} rounds in {:.1} s, {torn} torn", answer.took().as_secs_f64()));
     assert_eq!(torn, 0, "of {n} rounds");
+    cases.into_iter().for_each(|case| case.end(Bound::NOTHING));
     writer.quit();
     reader.quit();
 }

@@ -309,8 +309,8 @@ fn fb04_progress_prolongs_and_silence_ends() {
     b.machine.handle_timeout(due, Some(60));
     assert_eq!(b.machine.deadline(), Some(due + PROGRESS), "the kernel took bytes");
     b.machine.handle_timeout(due + PROGRESS, Some(60));
-    let rail = Some((FaultClass::Rail, Phase::Payload));
-    assert_eq!(b.end(), (rail, RemoteSide::InDoubt, Fate::Reset));
+    let stalled = Some((FaultClass::Peer, Phase::Payload));
+    assert_eq!(b.end(), (stalled, RemoteSide::InDoubt, Fate::Reset));
 }
 
 /// F14, H87: the status deadline runs from the end of the request.
@@ -327,8 +327,8 @@ fn f14_the_status_deadline_runs_from_the_end_of_the_request() {
         let due = b.now + STATUS - Duration::from_secs(1);
         assert_eq!(b.machine.deadline(), Some(due), "part of a status is no progress");
         b.machine.handle_timeout(due, None);
-        let rail = Some((FaultClass::Rail, Phase::Status));
-        assert_eq!(b.end(), (rail, remote, Fate::Reset));
+        let silent = Some((FaultClass::Peer, Phase::Status));
+        assert_eq!(b.end(), (silent, remote, Fate::Reset));
         assert_eq!(b.machine.deadline(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Two ends on loopback, and what their slices came to.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 pub mod fake;
 

@@ -1,0 +1,15 @@
+//! The program as a person uses it: its verbs against each other, its words, its exit codes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+#[path = "cli/program.rs"]
+mod program;
+
+#[path = "cli/demo.rs"]
+mod demo;
+#[path = "cli/faults.rs"]
+mod faults;
+#[path = "cli/moving.rs"]
+mod moving;
+#[path = "cli/telling.rs"]
+mod telling;
