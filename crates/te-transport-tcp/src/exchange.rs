@@ -5,6 +5,7 @@
 //!   READ  v2   header ──▶  status ◀──  payload ◀──
 //!   READ  v1   header ──▶  payload ◀──
 //!   WRITE v1   header, payload, READ of the last byte ──▶  that byte ◀──
+//!   checked    … and then a READ of the same range, whose bytes are compared
 //! ```
 //!
 //! A v1 peer confirms no write. It serves one request after the other, so an answer to a read that
@@ -14,6 +15,8 @@
 //! I2  A connection is kept only where the whole request went out and the whole answer came (F15);
 //!     after a refusal only where the peer is one of ours.
 //! I3  A confirmation that overtakes the payload counts only when the payload is out (F12).
+
+mod check;
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +30,8 @@ use crate::frame::{HEADER_BYTES, Header, NoStatus, STATUS_BYTES, Status, Version
 use crate::io::{Outgoing, Part};
 use crate::pool::Job;
 use crate::pump::{Incoming, Machine, Side};
+
+use check::Check;
 
 /// Bounds that every exchange has.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +94,7 @@ pub(crate) struct Exchange {
     ending: Option<Ending>,
     ended: bool,
     fate: Option<Fate>,
+    check: Check,
 }
 
 impl Exchange {
@@ -118,7 +124,11 @@ impl Exchange {
             ending: None,
             ended: false,
             fate: None,
+            check: Check::None,
         };
+        if new.job.slice.checked && !new.job.slice.is_empty() {
+            new.check = Check::Wanted;
+        }
         if new.needs_proof() {
             new.total += HEADER_BYTES as u64;
         }
@@ -137,11 +147,14 @@ impl Exchange {
 
     /// Bytes that were given to the kernel.
     pub(crate) fn sent(&self) -> u64 {
-        self.sent
+        self.sent_before_check() + self.sent
     }
 
     /// Payload bytes received and sent.
     pub(crate) fn payload_moved(&self) -> (u64, u64) {
+        if let Check::Running { moved, .. } = &self.check {
+            return *moved;
+        }
         let body = if self.is_write() { self.job.slice.len() } else { 0 };
         (self.received, self.sent.saturating_sub(HEADER_BYTES as u64).min(body))
     }
@@ -191,7 +204,7 @@ impl Exchange {
     }
 
     fn is_write(&self) -> bool {
-        self.job.slice.op == Opcode::Write
+        self.job.slice.op == Opcode::Write && !self.is_checking()
     }
 
     fn needs_proof(&self) -> bool {
@@ -199,7 +212,9 @@ impl Exchange {
     }
 
     fn phase(&self) -> Phase {
-        if self.sent < HEADER_BYTES as u64 {
+        if self.is_checking() {
+            Phase::Status
+        } else if self.sent < HEADER_BYTES as u64 {
             Phase::Request
         } else if self.sent < self.total || self.received > 0 || self.confirmed {
             Phase::Payload
@@ -211,6 +226,7 @@ impl Exchange {
     /// What is known of the peer's memory while no answer came.
     fn remote(&self) -> RemoteSide {
         match (self.sent, self.is_write()) {
+            _ if self.is_checking() => RemoteSide::Settled,
             (0, _) => self.job.remote_so_far(),
             (_, false) => RemoteSide::Settled,
             (_, true) => RemoteSide::InDoubt,
@@ -248,6 +264,9 @@ impl Exchange {
     }
 
     fn succeed(&mut self, fate: Fate) {
+        if fate == Fate::Keep && matches!(self.check, Check::Wanted) {
+            return self.begin_check();
+        }
         self.end(Ending { result: Ok(()), remote: RemoteSide::Settled, lost: None }, fate);
     }
 
@@ -333,6 +352,7 @@ impl Machine for Exchange {
             }
             (Version::V2, true) => None,
             (Version::V1, true) => Some(Incoming::Frame(1)),
+            (_, false) if self.is_checking() => Some(Incoming::Frame(self.left_to_check())),
             (_, false) => {
                 let part = Part::new(&self.job.slice.local, self.received, self.bounds.chunk);
                 Some(Incoming::Payload(part))
@@ -354,6 +374,9 @@ impl Machine for Exchange {
     }
 
     fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
+        if self.is_checking() && (self.confirmed || self.job.version == Version::V1) {
+            return self.on_check_bytes(now, bytes);
+        }
         if self.job.version == Version::V1 {
             return match self.sent == self.total {
                 true => self.succeed(Fate::Keep),
