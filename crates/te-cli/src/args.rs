@@ -115,6 +115,9 @@ pub(crate) struct Moving {
     /// Limit of each request, like 2.5 [default: as configured]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// Sum the bytes at the source and compare at the destination
+    #[arg(long)]
+    pub(crate) checked: bool,
 }
 
 #[derive(Debug, Args)]

@@ -132,7 +132,7 @@ impl Demonstration<'_> {
             .map(|at| {
                 let local = self.region.range(at, REQUEST.min(length - at)).map_err(memory)?;
                 let (target, offset) = (self.opened.id, self.child.address() + at);
-                Ok(TransferRequest { op, local, target, offset, timeout: None })
+                Ok(TransferRequest::new(op, local, target, offset))
             })
             .collect()
     }

@@ -39,6 +39,7 @@ pub(crate) struct Mover<'a> {
     action: &'static str,
     chunk: u64,
     timeout: Option<Duration>,
+    checked: bool,
     region: Region,
 }
 
@@ -71,7 +72,8 @@ impl<'a> Mover<'a> {
         let chunk = moving.chunk.min(most.unwrap_or(u64::MAX)).max(1);
         let memory = chunk * CHUNKS;
         let region = engine.allocate(memory).map_err(|error| CliError::memory(memory, &error))?;
-        Ok(Self { engine, opened, action, chunk, timeout: moving.timeout, region })
+        let Moving { timeout, checked, .. } = *moving;
+        Ok(Self { engine, opened, action, chunk, timeout, checked, region })
     }
 
     /// Writes until the source or the place ends.
@@ -142,8 +144,12 @@ impl<'a> Mover<'a> {
                 .range(at, *length)
                 .map_err(|error| self.failed(Failure::Local, chain(&error)))?;
             let target = self.opened.id;
-            let timeout = self.timeout;
-            requests.push(TransferRequest { op, local, target, offset: *address, timeout });
+            let request = TransferRequest::new(op, local, target, *address);
+            requests.push(TransferRequest {
+                timeout: self.timeout,
+                checked: self.checked,
+                ..request
+            });
             at += length;
         }
         let batch = self

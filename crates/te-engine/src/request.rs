@@ -24,14 +24,19 @@ pub struct TransferRequest {
 }
 
 impl TransferRequest {
+    /// A request without limits and checks of its own.
+    pub fn new(op: Opcode, local: LocalRange, target: SegmentId, offset: u64) -> Self {
+        Self { op, local, target, offset, timeout: None, checked: false }
+    }
+
     /// Copies from the peer into `local`.
     pub fn read(local: LocalRange, target: SegmentId, offset: u64) -> Self {
-        Self { op: Opcode::Read, local, target, offset, timeout: None, checked: false }
+        Self::new(Opcode::Read, local, target, offset)
     }
 
     /// Copies `local` to the peer.
     pub fn write(local: LocalRange, target: SegmentId, offset: u64) -> Self {
-        Self { op: Opcode::Write, local, target, offset, timeout: None, checked: false }
+        Self::new(Opcode::Write, local, target, offset)
     }
 
     /// Asks for the end-to-end check.

@@ -31,9 +31,9 @@ pub struct TcpConfig {
     /// for so many, and as target it allows so many.
     pub max_in_flight: u32,
     /// How long work whose connection of version 3 was lost waits for a new one to settle what the
-    /// peer did with it; 2 s.
+    /// peer did with it; 1 s.
     pub fence_timeout: Duration,
-    /// How long a peer may take to confirm that it ended a request; 2 s. Then the connection is
+    /// How long a peer may take to confirm that it ended a request; 0.5 s. Then the connection is
     /// given up.
     pub cancel_timeout: Duration,
     /// A request is not cut into pieces smaller than this, bytes.
@@ -73,8 +73,8 @@ impl Default for TcpConfig {
             socket_buffer: None,
             max_version: 3,
             max_in_flight: 256,
-            fence_timeout: Duration::from_secs(2),
-            cancel_timeout: Duration::from_secs(2),
+            fence_timeout: Duration::from_secs(1),
+            cancel_timeout: Duration::from_millis(500),
             min_piece: 1 << 20,
             max_piece: 64 << 20,
             connect_timeout: Duration::from_secs(5),

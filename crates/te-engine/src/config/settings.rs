@@ -146,7 +146,7 @@ pub struct EngineSettings {
     #[serde(rename = "unregister_timeout_ms", with = "millis")]
     pub unregister_timeout: Duration,
     /// How long a task that was ended waits for its slices before it is final with its memory in
-    /// quarantine. Default 2 s: closing a socket takes none of it.
+    /// quarantine. Default 3 s: enough for a peer to confirm a cancel or a fence.
     #[serde(rename = "quarantine_after_ms", with = "millis")]
     pub quarantine_after: Duration,
     /// Notifications from peers that are kept until the caller takes them. Default 65,536.
@@ -168,7 +168,7 @@ impl Default for EngineSettings {
             max_bytes: 1 << 40,
             shutdown_timeout: Duration::from_secs(5),
             unregister_timeout: Duration::from_secs(5),
-            quarantine_after: Duration::from_secs(2),
+            quarantine_after: Duration::from_secs(3),
             notify_queue: 65_536,
             force_tcp: false,
             force_hca: false,
@@ -197,9 +197,18 @@ pub struct TcpSettings {
     /// Bytes moved by one socket call at most; less than 4 KiB acts as 4 KiB. Default 1 MiB: fewer
     /// calls cost less time per byte, and it is not seen on the wire.
     pub slice_size_bytes: u64,
-    /// Newest data protocol that is spoken to a peer that offers it: 2 (default), or 1, whose
-    /// writes are not confirmed by the peer.
+    /// Newest data protocol that is spoken to a peer that offers it: 3 (default) between engines of
+    /// this kind, 2 with Mooncake, 1 whose writes the peer does not confirm.
     pub protocol_version: u32,
+    /// Requests in flight on one connection of version 3. Default 256.
+    pub max_in_flight: u32,
+    /// How long the end of requests whose connection was lost waits for the peer to say that it has
+    /// let go of them. Default 1 s.
+    #[serde(rename = "fence_timeout_ms", with = "millis")]
+    pub fence_timeout: Duration,
+    /// How long a peer may take to confirm a cancel before its connection is closed. Default 0.5 s.
+    #[serde(rename = "cancel_timeout_ms", with = "millis")]
+    pub cancel_timeout: Duration,
     /// Limit of the wait for a peer's status after the last byte. Default 30 s.
     #[serde(rename = "status_timeout_seconds", with = "seconds")]
     pub status_timeout: Duration,
@@ -235,7 +244,10 @@ impl Default for TcpSettings {
             max_pending_admissions_per_peer: 1024,
             admission_timeout: Duration::from_secs(1),
             slice_size_bytes: 1 << 20,
-            protocol_version: 2,
+            protocol_version: 3,
+            max_in_flight: 256,
+            fence_timeout: Duration::from_secs(1),
+            cancel_timeout: Duration::from_millis(500),
             status_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),

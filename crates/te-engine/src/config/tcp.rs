@@ -17,7 +17,10 @@ impl TcpSettings {
             max_queued_per_peer: self.max_queued_per_peer as usize,
             io_chunk: size(self.slice_size_bytes.max(MIN_IO_CHUNK)),
             socket_buffer: Some(size(self.socket_buffer_bytes)).filter(|bytes| *bytes > 0),
-            force_v1: self.protocol_version == 1,
+            max_version: u8::try_from(self.protocol_version).unwrap_or(3),
+            max_in_flight: self.max_in_flight,
+            fence_timeout: self.fence_timeout,
+            cancel_timeout: self.cancel_timeout,
             min_piece: self.min_piece_bytes,
             max_piece: self.max_piece_bytes,
             connect_timeout: self.connect_timeout,
@@ -52,6 +55,6 @@ mod tests {
                 assert_eq!(config.tcp.to_tcp().validate(), Ok(()), "{}={number}", row.own_name());
             }
         }
-        assert!(load(&[("MC_TCP_PROTO", "1")]).tcp.to_tcp().force_v1);
+        assert_eq!(load(&[("MC_TCP_PROTO", "1")]).tcp.to_tcp().max_version, 1);
     }
 }

@@ -342,7 +342,7 @@ fn the_other_values_of_the_peers_are_taken() {
     check(
         "MC_TCP_PROTO",
         |config| config.tcp.protocol_version,
-        &[("1", Some(1)), ("2", Some(2)), ("3", None), ("01", None)],
+        &[("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("01", None)],
     );
     check(
         "MC_ENABLE_PARALLEL_REG_MR",

@@ -41,10 +41,25 @@ pub(super) const ROWS: &[Variable] = &[
     .mooncake("MC_TCP_SLICE_SIZE"),
     Variable::new(
         "tcp.protocol_version",
-        Kind::Choice { numbers: &[1, 2], unit: NUMBER },
-        "newest data protocol; with 1 the peer confirms no write",
+        Kind::Choice { numbers: &[1, 2, 3], unit: NUMBER },
+        "newest data protocol; 3 is spoken between engines of this kind only",
     )
     .mooncake("MC_TCP_PROTO"),
+    Variable::new(
+        "tcp.max_in_flight",
+        integer(1, 65_535, NUMBER),
+        "requests in flight on one connection of version 3",
+    ),
+    Variable::new(
+        "tcp.fence_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "how long requests of a lost connection wait to hear that the peer let go of them",
+    ),
+    Variable::new(
+        "tcp.cancel_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "how long a peer may take to confirm a cancel before its connection is closed",
+    ),
     Variable::new(
         "tcp.status_timeout_seconds",
         integer(1, DAY_SECONDS, SECONDS),
