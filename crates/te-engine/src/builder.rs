@@ -20,6 +20,7 @@ use crate::config::EngineConfig;
 use crate::data_path::DataPath;
 use crate::engine::{TransferEngine, run_ticker};
 use crate::error::BuildError;
+use crate::fault_log::FaultLog;
 use crate::housekeeping::Housekeeping;
 use crate::inbox::{Inbox, Service};
 use crate::peers::Peers;
@@ -257,6 +258,7 @@ impl EngineBuilder {
             admission: Arc::new(Admission::new(limits)),
             alarm: Arc::new(Alarm::default()),
             quarantine: Arc::new(Quarantine::default()),
+            faults: Arc::new(FaultLog::default()),
             counters,
             clock,
         }

@@ -33,12 +33,13 @@ use crate::admission::Admission;
 use crate::alarm::Alarm;
 use crate::batch::{Batch, BatchTable, Inner, Overdue};
 use crate::data_path::{Closing, DataPath};
+use crate::fault_log::FaultLog;
 use crate::peers::Peers;
 use crate::quarantine::Quarantine;
 use crate::retry::{RetryPolicy, Verdict};
 use crate::slices::{Flight, SliceTable};
 use crate::stats::Counters;
-use crate::status::{NotifyOutcome, TaskState};
+use crate::status::{NotifyOutcome, TaskFault, TaskState};
 use crate::task::Landing;
 use crate::workers::Workers;
 use park::{Delayed, Parked};
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Arc<Admission>,
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) faults: Arc<FaultLog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -141,6 +143,7 @@ impl Classic {
         inner.tasks[index].number_fault(index);
         inner.note_final(index);
         self.count(&inner, index);
+        self.log(inner.tasks[index].fault());
         let notify = inner.take_due_notify();
         let settled = inner.is_settled();
         drop(inner);
@@ -166,6 +169,12 @@ impl Classic {
     /// When the memory of a task that ends now goes to quarantine.
     fn patience(&self) -> Instant {
         self.shared.clock.now() + self.policy.quarantine_after
+    }
+
+    fn log(&self, fault: Option<&TaskFault>) {
+        if let Some(fault) = fault {
+            self.shared.alarm.at(self.shared.faults.note(self.shared.clock.now(), fault));
+        }
     }
 
     fn count(&self, inner: &Inner, index: usize) {

@@ -57,6 +57,9 @@ impl Housekeeping {
             log(&stats, &self.reported, period.every);
             self.reported = stats;
         }
+        if let Some(line) = shared.faults.due(now) {
+            tracing::warn!(count = line.count, first = line.first, "requests failed");
+        }
         let nexts = [self.refresh.as_ref(), self.report.as_ref()];
         nexts.into_iter().flatten().filter_map(|period| period.next).min()
     }

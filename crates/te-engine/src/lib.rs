@@ -53,6 +53,7 @@ mod config;
 mod data_path;
 mod engine;
 mod error;
+mod fault_log;
 #[cfg(feature = "async")]
 mod future;
 mod housekeeping;

@@ -179,8 +179,10 @@ impl Pair {
                 );
                 assert_eq!(status.bytes, expected.done);
                 if expected.state.is_some() {
-                    let first =
-                        self.finals.entry((side.id.as_u64(), index)).or_insert(status.clone());
+                    let first = self
+                        .finals
+                        .entry((side.id.as_u64(), index))
+                        .or_insert_with(|| status.clone());
                     assert_eq!(*first, status, "a final state changed");
                 }
             }
