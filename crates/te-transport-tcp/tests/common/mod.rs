@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 pub mod fake;
+pub mod proxy;
+pub mod raw3;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -206,6 +208,19 @@ impl Node {
         peer: &Arc<RemoteSegment>,
     ) -> Completion {
         let slice = self.slice(op, local, address, peer);
+        let token = self.submit(peer, vec![slice])[0];
+        self.ends.wait(token)
+    }
+
+    /// As [`Node::run`], checked end to end.
+    pub fn run_checked(
+        &self,
+        op: Opcode,
+        local: LocalRange,
+        address: u64,
+        peer: &Arc<RemoteSegment>,
+    ) -> Completion {
+        let slice = Slice { checked: true, ..self.slice(op, local, address, peer) };
         let token = self.submit(peer, vec![slice])[0];
         self.ends.wait(token)
     }
