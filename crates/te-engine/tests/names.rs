@@ -1,5 +1,6 @@
 //! What a local name may be, with and without a port: FB15 and FB18.
 #![cfg(feature = "tcp")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use te_engine::{BuildError, EngineConfig, TransferEngine};
 

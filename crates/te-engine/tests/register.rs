@@ -1,4 +1,5 @@
 //! Registration with several transports: all or none, and a retry works.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Whole engines over real TCP on loopback, in one process: P2P, both directions, faults.
 #![cfg(feature = "tcp")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests read the clock")]
 
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ fn open(from: &Node, to: &Node) -> SegmentId {
 }
 
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
-    (0..len).map(|i| (i.wrapping_mul(131).wrapping_add(seed) ^ (i >> 11)) as u8).collect()
+    let byte = |i: u64| (i.wrapping_mul(131).wrapping_add(seed) ^ (i >> 11)).to_le_bytes()[0];
+    (0..len).map(byte).collect()
 }
 
 fn bytes_of(region: &Region, offset: u64, len: u64) -> Vec<u8> {
@@ -299,7 +301,7 @@ fn futures_end_when_the_bytes_are_there_and_dropping_one_frees_nothing() {
     a.region.write_from(0, &pattern(5, 1 << 20)).unwrap();
     let local = a.region.range(0, 1 << 20).unwrap();
     let write = TransferRequest::write(local, target, b.region.address());
-    let status = block_on(a.engine.transfer_async(&[write.clone()]).unwrap());
+    let status = block_on(a.engine.transfer_async(std::slice::from_ref(&write)).unwrap());
     assert_eq!((status.state, status.bytes), (TaskState::Completed, 1 << 20));
     assert!(bytes_of(&b.region, 0, 1 << 20) == pattern(5, 1 << 20));
     let batch = submit(&a, &[write]);

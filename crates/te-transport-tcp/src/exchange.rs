@@ -27,7 +27,7 @@ use te_segment::Opcode;
 use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 
 use crate::frame::{HEADER_BYTES, Header, NoStatus, STATUS_BYTES, Status, Version};
-use crate::io::{Outgoing, Part};
+use crate::io::{Acked, Outgoing, Part};
 use crate::pool::Job;
 use crate::pump::{Incoming, Machine, Side};
 
@@ -182,13 +182,12 @@ impl Exchange {
 
     /// Ends the exchange where its deadline has passed and the peer's kernel took nothing more
     /// either; `acked` is how much of this request it has, where that is known.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<u64>) {
-        if self.deadline().is_none_or(|at| at > now) {
-            return;
+    pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
+        if let Some(acked) = acked.filter(|acked| acked.bytes > self.acked) {
+            self.acked = acked.bytes;
+            self.since = self.since.max(now.checked_sub(acked.ago).unwrap_or(now));
         }
-        if acked.is_some_and(|n| n > self.acked) {
-            self.acked = acked.unwrap_or(0);
-            self.since = now;
+        if self.deadline().is_none_or(|at| at > now) {
             return;
         }
         let millis = now.duration_since(self.since).as_millis();

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use te_segment::LocalRange;
 
@@ -133,12 +134,22 @@ pub(crate) fn peek(socket: BorrowedFd<'_>) -> Waiting {
     }
 }
 
-/// How many bytes the peer's kernel acknowledged so far on this connection, where the kernel
-/// tells it. It counts the connection request as a byte; only differences mean something.
-pub(crate) fn bytes_acked(socket: BorrowedFd<'_>) -> Option<u64> {
-    /// Where `tcpi_bytes_acked` lies in the kernel's `struct tcp_info` (since Linux 4.1).
-    const OFFSET: usize = 120;
-    let mut info = [0u8; OFFSET + 8];
+/// What the peer's kernel has acknowledged on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Acked {
+    /// Bytes so far. The connection request counts as one; only differences mean something.
+    pub(crate) bytes: u64,
+    /// How long ago the last acknowledgement came.
+    pub(crate) ago: Duration,
+}
+
+/// Asks the kernel, where it tells.
+pub(crate) fn acked(socket: BorrowedFd<'_>) -> Option<Acked> {
+    /// Where `tcpi_last_ack_recv` (ms) lies in the kernel's `struct tcp_info`.
+    const LAST_ACK: usize = 56;
+    /// Where `tcpi_bytes_acked` lies (since Linux 4.1).
+    const BYTES: usize = 120;
+    let mut info = [0u8; BYTES + 8];
     let mut len = libc::socklen_t::try_from(info.len()).ok()?;
     // SAFETY: the kernel writes at most `len` bytes into `info` and the true number into `len`.
     let done = unsafe {
@@ -150,9 +161,12 @@ pub(crate) fn bytes_acked(socket: BorrowedFd<'_>) -> Option<u64> {
             &raw mut len,
         )
     };
-    let whole = done == 0 && usize::try_from(len).is_ok_and(|n| n >= info.len());
-    let field: [u8; 8] = info[OFFSET..].try_into().ok()?;
-    whole.then(|| u64::from_ne_bytes(field))
+    if done != 0 || usize::try_from(len).ok()? < info.len() {
+        return None;
+    }
+    let millis = u32::from_ne_bytes(info[LAST_ACK..LAST_ACK + 4].try_into().ok()?);
+    let bytes = u64::from_ne_bytes(info[BYTES..].try_into().ok()?);
+    Some(Acked { bytes, ago: Duration::from_millis(millis.into()) })
 }
 
 fn count(result: isize) -> io::Result<usize> {
@@ -179,13 +193,13 @@ mod tests {
     #[test]
     fn acknowledged_bytes_are_counted() {
         let (mut ours, mut theirs) = pair();
-        let before = bytes_acked(ours.as_fd()).unwrap();
+        let before = acked(ours.as_fd()).unwrap().bytes;
         ours.write_all(&[1; 1000]).unwrap();
         let mut all = [0; 1000];
         theirs.read_exact(&mut all).unwrap();
         theirs.write_all(&[2]).unwrap();
         ours.read_exact(&mut all[..1]).unwrap();
-        assert_eq!(bytes_acked(ours.as_fd()).unwrap() - before, 1000);
+        assert_eq!(acked(ours.as_fd()).unwrap().bytes - before, 1000);
     }
 
     #[test]

@@ -135,7 +135,9 @@ pub(crate) fn fill(region: &Region, seed: u64) {
 }
 
 pub(crate) fn pattern(seed: u64, offset: u64, len: u64) -> Vec<u8> {
-    let byte = |i: u64| (i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) ^ (i >> 9)) as u8;
+    let byte = |i: u64| {
+        (i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) ^ (i >> 9)).to_le_bytes()[0]
+    };
     (offset..offset + len).map(byte).collect()
 }
 

@@ -72,7 +72,7 @@ fn only_a_caller_that_does_not_wait_is_told_that_there_is_no_room() {
     let write = TransferRequest::write(a.region.range(0, 10).unwrap(), target, b.region.address());
     let batch = a.engine.allocate_batch(100).unwrap();
     a.engine.submit(batch, &vec![write.clone(); 10]).unwrap();
-    let refused = a.engine.submit_within(batch, &[write.clone()], Duration::ZERO);
+    let refused = a.engine.submit_within(batch, std::slice::from_ref(&write), Duration::ZERO);
     assert!(matches!(refused, Err(SubmitError::Overloaded { outstanding: 10, asked: 1, .. })));
     assert_eq!(a.engine.batch_status(batch).unwrap().total, 10);
     assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));

@@ -105,7 +105,7 @@ fn a_buffer_in_use_is_not_given_back_before_its_slice_is() {
     let target = a.engine.open_segment("b").unwrap();
     let write = TransferRequest::write(a.region.whole(), target, b.region.address());
     let batch = a.engine.allocate_batch(1).unwrap();
-    a.engine.submit(batch, &[write.clone()]).unwrap();
+    a.engine.submit(batch, std::slice::from_ref(&write)).unwrap();
     assert!(!world.run(&[&a, &b], &[(&a, batch)], Duration::from_millis(100)));
     let busy = a.engine.unregister(a.region.address());
     assert!(matches!(busy, Err(te_engine::UnregisterError::Busy { in_flight: 1, .. })));

@@ -14,7 +14,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
-use crate::io::Waiting;
+use crate::io::{Acked, Waiting};
 use crate::pump::{Ready, Stopped, pump};
 use crate::v3::Session;
 
@@ -60,7 +60,7 @@ impl Link {
     pub(super) fn on_connected(&mut self) {
         self.connecting = false;
         self.ready = Ready { readable: false, writable: true };
-        self.sent_before = sys::bytes_acked(self.stream.as_fd()).unwrap_or(0);
+        self.sent_before = sys::acked(self.stream.as_fd()).map_or(0, |acked| acked.bytes);
     }
 
     /// Whether the attempt to connect has an outcome, and which.
@@ -143,7 +143,8 @@ impl Link {
     pub(super) fn may_go_again(&self, ending: &Ending) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let job = exchange.job();
-        let untaken = ending.lost == Some(Loss::Ended) && self.acked() == Some(0);
+        let untaken =
+            ending.lost == Some(Loss::Ended) && self.acked().is_some_and(|acked| acked.bytes == 0);
         ending.lost.is_some()
             && (untaken || job.slice.op == Opcode::Read)
             && self.is_kept()
@@ -166,8 +167,9 @@ impl Link {
     }
 
     /// Bytes of the present request that the peer's kernel took.
-    fn acked(&self) -> Option<u64> {
-        Some(sys::bytes_acked(self.stream.as_fd())?.saturating_sub(self.sent_before))
+    fn acked(&self) -> Option<Acked> {
+        let Acked { bytes, ago } = sys::acked(self.stream.as_fd())?;
+        Some(Acked { bytes: bytes.saturating_sub(self.sent_before), ago })
     }
 }
 

@@ -11,6 +11,7 @@ use te_segment::{
 
 use super::*;
 use crate::connection::{Connection, Service};
+use crate::io::Acked;
 use crate::pump::harness::{feed, take, take_once};
 
 const STATUS: Duration = Duration::from_secs(3);
@@ -306,9 +307,12 @@ fn fb04_progress_prolongs_and_silence_ends() {
     take_once(&mut b.machine, b.now, 100);
     let due = b.now + PROGRESS;
     assert_eq!(b.machine.deadline(), Some(due));
-    b.machine.handle_timeout(due, Some(60));
-    assert_eq!(b.machine.deadline(), Some(due + PROGRESS), "the kernel took bytes");
-    b.machine.handle_timeout(due + PROGRESS, Some(60));
+    let acked = |ago| Some(Acked { bytes: 60, ago });
+    let second = Duration::from_secs(1);
+    b.machine.handle_timeout(due, acked(second));
+    let due = due + PROGRESS - second;
+    assert_eq!(b.machine.deadline(), Some(due), "the kernel took bytes a second ago");
+    b.machine.handle_timeout(due, acked(Duration::ZERO));
     let stalled = Some((FaultClass::Peer, Phase::Payload));
     assert_eq!(b.end(), (stalled, RemoteSide::InDoubt, Fate::Reset));
 }
