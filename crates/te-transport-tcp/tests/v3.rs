@@ -1,5 +1,5 @@
 //! Version 3 between two transports in one process, and with something between them.
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 

@@ -28,7 +28,7 @@ use te_segment::{Opcode, SliceToken};
 use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 
 use crate::exchange::Fate;
-use crate::io::{Outgoing, Part};
+use crate::io::{Acked, Outgoing, Part};
 use crate::pool::Job;
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::Frame;
@@ -260,24 +260,23 @@ impl Session {
         cancels.chain(stands.then(|| self.since + self.patience())).min()
     }
 
-    /// Gives the connection up where a deadline has passed; `acked` is how many bytes the peer's
-    /// kernel has taken since the connection began, where that is known.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<u64>) {
+    /// Gives the connection up where a deadline has passed and the peer's kernel took nothing more
+    /// either; `acked` is how much of this connection's bytes it has, where that is known.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
+        if let Some(acked) = acked.filter(|acked| acked.bytes > self.acked) {
+            self.acked = acked.bytes;
+            self.since = self.since.max(now.checked_sub(acked.ago).unwrap_or(now));
+        }
         if self.deadline().is_none_or(|at| at > now) {
             return;
         }
         if self.flights.values().any(|flight| flight.cancelled.is_some_and(|at| at <= now)) {
             let millis = self.limits.cancel_timeout.as_millis();
             let cause = format!("a cancel was not confirmed within {millis} ms");
-            return self.give_up(FaultClass::Rail, &cause);
-        }
-        if acked.is_some_and(|n| n > self.acked) {
-            self.acked = acked.unwrap_or(0);
-            self.since = now;
-            return;
+            return self.give_up(FaultClass::Peer, &cause);
         }
         let millis = now.duration_since(self.since).as_millis();
-        self.give_up(FaultClass::Rail, &format!("nothing moved for {millis} ms"));
+        self.give_up(FaultClass::Peer, &format!("nothing moved for {millis} ms"));
     }
 
     /// Ends everything for a reason of this side.

@@ -4,6 +4,7 @@ use super::*;
 
 const CANCELLED: Option<FaultClass> = Some(FaultClass::Cancelled);
 const RAIL: Option<FaultClass> = Some(FaultClass::Rail);
+const PEER_GONE: Option<FaultClass> = Some(FaultClass::Peer);
 
 #[test]
 fn what_was_not_sent_is_called_back_at_once() {
@@ -87,7 +88,7 @@ fn an_unconfirmed_cancel_costs_the_connection_in_bounded_time() {
     assert!(b.machine.fate().is_none());
     b.later(Duration::from_millis(1));
     assert_eq!(b.machine.fate(), Some(Fate::Reset));
-    assert_eq!(b.ended(), [(1, CANCELLED, RemoteSide::InDoubt), (2, RAIL, SETTLED)]);
+    assert_eq!(b.ended(), [(1, CANCELLED, RemoteSide::InDoubt), (2, PEER_GONE, SETTLED)]);
 }
 
 /// Every request of a lost connection ends, and what is told of it is true.
@@ -151,11 +152,13 @@ fn fb36_a_silent_peer_is_given_up() {
     b.sent();
     assert_eq!(b.machine.deadline(), Some(b.now + STATUS), "it has the whole request");
     b.now += STATUS;
-    b.machine.handle_timeout(b.now, Some(1));
-    assert!(b.machine.fate().is_none(), "the peer's kernel took more");
-    b.now += STATUS;
-    b.machine.handle_timeout(b.now, Some(1));
-    assert_eq!(b.ended(), [(1, RAIL, RemoteSide::InDoubt)]);
+    let acked = |ago| Some(Acked { bytes: 1, ago });
+    let second = Duration::from_secs(1);
+    b.machine.handle_timeout(b.now, acked(second));
+    assert!(b.machine.fate().is_none(), "the peer's kernel took more a second ago");
+    b.now += STATUS - second;
+    b.machine.handle_timeout(b.now, acked(Duration::ZERO));
+    assert_eq!(b.ended(), [(1, PEER_GONE, RemoteSide::InDoubt)]);
 }
 
 #[test]
