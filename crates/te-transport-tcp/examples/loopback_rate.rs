@@ -9,7 +9,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Node, config};
+use common::{Node, v3};
 use te_segment::{LocalBuffer, Opcode, Slice};
 use te_transport::{Driven, Transport};
 use te_transport_tcp::TcpConfig;
@@ -18,21 +18,29 @@ fn main() {
     let seconds = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(1.0);
     let only: Option<usize> = std::env::args().nth(2).and_then(|s| s.parse().ok());
     let chunks: Vec<usize> = only.map_or_else(|| vec![64 << 10, 256 << 10, 1 << 20], |c| vec![c]);
-    println!("chunk      shape            op     who     GB/s   CPU s/GB   us/batch");
+    println!("chunk      shape            op     who     version   GB/s   CPU s/GB   us/batch");
     for chunk in chunks {
-        let (a, b) = pair(&TcpConfig { io_chunk: chunk, ..config() });
+        // Both versions take turns, so that a change of the machine's mood hits both.
+        let pairs = [2, 3].map(|max_version| {
+            let config = TcpConfig { io_chunk: chunk, max_version, ..v3() };
+            (max_version, Node::with(config.clone()), Node::with(config))
+        });
         for (size, count) in
             [(64 << 20, 1), (1 << 20, 8), (64 << 10, 128), (4 << 10, 128), (4 << 10, 1)]
         {
-            for op in [Opcode::Write, Opcode::Read] {
-                for driving in [true, false] {
+            for (op, driving) in [
+                (Opcode::Write, true),
+                (Opcode::Write, false),
+                (Opcode::Read, true),
+                (Opcode::Read, false),
+            ] {
+                for (version, a, b) in &pairs {
                     let row = Row { size, count, op, driving };
-                    let (rate, cpu, micros) =
-                        measure(&a, &b, &row, Duration::from_secs_f64(seconds));
+                    let (rate, cpu, micros) = measure(a, b, &row, Duration::from_secs_f64(seconds));
                     let who = if driving { "caller" } else { "thread" };
                     let shape = format!("{size} x {count}");
                     println!(
-                        "{chunk:<10} {shape:<16} {op:<6?} {who}  {rate:6.2}     {cpu:6.2}   {micros:8.0}"
+                        "{chunk:<10} {shape:<16} {op:<6?} {who}  v{version}      {rate:6.2}     {cpu:6.2}   {micros:8.0}"
                     );
                 }
             }
@@ -45,10 +53,6 @@ struct Row {
     count: usize,
     op: Opcode,
     driving: bool,
-}
-
-fn pair(config: &TcpConfig) -> (Node, Node) {
-    (Node::with(config.clone()), Node::with(config.clone()))
 }
 
 fn measure(a: &Node, b: &Node, row: &Row, time: Duration) -> (f64, f64, f64) {

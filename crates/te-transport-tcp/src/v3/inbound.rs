@@ -43,8 +43,10 @@ enum Stage {
     },
     Greeted,
     Open,
-    /// An answer goes out, then it is over.
-    Farewell,
+    /// What is written goes out, and a goodbye behind it where one is due; then it is over.
+    Farewell {
+        goodbye: bool,
+    },
     Over,
 }
 
@@ -142,7 +144,7 @@ impl Inbound {
         self.out.put_bytes(&answer.encode());
         self.stage = match answer.code {
             AnswerCode::Ok => Stage::Open,
-            _ => Stage::Farewell,
+            _ => Stage::Farewell { goodbye: false },
         };
     }
 
@@ -202,15 +204,30 @@ impl Inbound {
 
     /// Ends everything and says so to the peer, as far as the socket takes it.
     pub(crate) fn say_goodbye(&mut self, closing: &Answer) {
-        match self.stage {
-            Stage::Hello { .. } | Stage::Greeted => self.out.put_bytes(&closing.encode()),
+        let goodbye = match self.stage {
+            Stage::Hello { .. } | Stage::Greeted => {
+                self.out.put_bytes(&closing.encode());
+                false
+            }
             Stage::Open => {
                 self.drop_work();
-                self.out.put(&Frame::Goodbye);
+                true
             }
-            Stage::Farewell | Stage::Over => return,
+            Stage::Farewell { .. } | Stage::Over => return,
+        };
+        self.stage = Stage::Farewell { goodbye };
+    }
+
+    /// What goes out last.
+    fn part(&mut self) {
+        match self.stage {
+            Stage::Farewell { goodbye: true } if self.out.has_room() => {
+                self.out.put(&Frame::Goodbye);
+                self.stage = Stage::Farewell { goodbye: false };
+            }
+            Stage::Farewell { goodbye: false } if self.out.is_empty() => self.stage = Stage::Over,
+            _ => {}
         }
-        self.stage = Stage::Farewell;
     }
 
     fn guards(&self) -> impl Iterator<Item = (u64, &BufferGuard)> {
@@ -331,8 +348,7 @@ impl Machine for Inbound {
                 self.end_revoked_direct();
                 self.fill();
             }
-            Stage::Farewell if self.out.is_empty() => self.stage = Stage::Over,
-            Stage::Farewell => {}
+            Stage::Farewell { .. } => self.part(),
             _ => return None,
         }
         self.out.outgoing(self.service.chunk)
@@ -366,9 +382,7 @@ impl Machine for Inbound {
     fn on_sent(&mut self, now: Instant, n: usize) {
         self.since = now;
         self.out.on_sent(n);
-        if matches!(self.stage, Stage::Farewell) && self.out.is_empty() {
-            self.stage = Stage::Over;
-        }
+        self.part();
     }
 
     fn on_frame(&mut self, now: Instant, bytes: &[u8]) {

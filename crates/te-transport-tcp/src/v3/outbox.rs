@@ -6,6 +6,7 @@
 //!
 //! I1  A frame that was announced goes out whole: where its bytes must not be touched any more,
 //!     zeros take their place.
+//! I2  It holds at most 64 KiB of frames and one block of payload.
 
 use te_segment::{CopyError, LocalRange};
 
@@ -18,7 +19,9 @@ const ENOUGH: usize = 64 << 10;
 /// Payload up to this many bytes is copied: cheaper than a call of its own.
 pub(crate) const SMALL: u64 = 16 << 10;
 /// The most that is copied and summed at a time.
-const BLOCK: u64 = 256 << 10;
+const BLOCK: u64 = 128 << 10;
+/// What goes out in place of bytes that must not be touched any more.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct Outbox {
     /// Bytes of `bytes` that are out.
     gone: usize,
     direct: Option<Direct>,
+    /// Zeros that follow `bytes`.
+    zeros: usize,
     staged: u64,
     sent: u64,
 }
@@ -49,12 +54,12 @@ pub(crate) struct Piece<'a> {
 
 impl Outbox {
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.direct.is_none()
+        self.bytes.is_empty() && self.direct.is_none() && self.zeros == 0
     }
 
     /// Whether more may be put in.
     pub(crate) fn has_room(&self) -> bool {
-        self.direct.is_none() && self.bytes.len() - self.gone < ENOUGH
+        self.direct.is_none() && self.zeros == 0 && self.bytes.len() - self.gone < ENOUGH
     }
 
     /// Bytes put in since the connection began.
@@ -139,7 +144,7 @@ impl Outbox {
     /// Lets go of memory: zeros go out for the rest of the data frame that is on its way.
     pub(crate) fn let_go(&mut self) {
         if let Some(direct) = self.direct.take() {
-            self.bytes.resize(self.bytes.len() + direct.left, 0);
+            self.zeros = direct.left;
         }
     }
 
@@ -150,7 +155,8 @@ impl Outbox {
         }
         let direct = self.direct.as_ref();
         let payload = direct.map(|d| Part::new(&d.range, d.offset, d.left.min(chunk)));
-        Some(Outgoing { head: &self.bytes[self.gone..], payload, tail: &[] })
+        let tail = &ZEROS[..self.zeros.min(ZEROS.len())];
+        Some(Outgoing { head: &self.bytes[self.gone..], payload, tail })
     }
 
     /// `n` bytes of the last [`Outbox::outgoing`] are out.
@@ -162,6 +168,7 @@ impl Outbox {
             self.bytes.clear();
             self.gone = 0;
         }
+        self.zeros -= self.zeros.min(n - written);
         if let Some(direct) = &mut self.direct {
             let moved = (n - written).min(direct.left);
             direct.left -= moved;

@@ -176,7 +176,7 @@ impl Session {
 
     /// Says goodbye where nothing is in flight.
     pub(crate) fn say_goodbye(&mut self) {
-        if self.is_idle() && matches!(self.life, Life::Open) {
+        if self.is_idle() && matches!(self.life, Life::Open) && self.out.has_room() {
             self.out.put(&Frame::Goodbye);
         }
     }
@@ -218,6 +218,9 @@ impl Session {
     pub(crate) fn push(&mut self, now: Instant, job: Job) {
         if self.is_idle() {
             self.since = now;
+        }
+        if job.slice.is_empty() {
+            return self.finish(job, (Ok(()), RemoteSide::Settled), 0);
         }
         if job.slice.checked && !self.checks {
             let cause = "the peer does not offer checksums";

@@ -226,6 +226,19 @@ fn goodbye_of_either_side_ends_what_is_in_flight() {
     assert_eq!(b.buffer.in_flight(), 0);
     assert_eq!(b.out(), [Out::Goodbye]);
     assert!(b.machine.is_over());
+    // In the middle of a read's data: the frame ends first, with zeros.
+    let mut b = bench();
+    b.buffer.region().write_from(0, &vec![7; 90_000]).unwrap();
+    b.ask(1, Opcode::Read, 0, 90_000);
+    b.machine.outgoing();
+    b.machine.on_sent(b.now, 16 + 10_000);
+    b.machine.say_goodbye(&granted());
+    assert_eq!(b.buffer.in_flight(), 0);
+    let rest = take(&mut b.machine, b.now);
+    assert!(rest[..80_000].iter().all(|byte| *byte == 0));
+    let goodbye = Intake::new().take(&mut &rest[80_000..]);
+    assert_eq!(goodbye, Ok(Some(Frame::Goodbye)));
+    assert!(b.machine.is_over());
     let mut b = bench();
     b.ask(1, Opcode::Write, 0, 100);
     b.frame(&Frame::Goodbye);
