@@ -162,7 +162,9 @@ impl Classic {
         let Some(work) = inner.tasks[index].give_up_waiting() else { return };
         let len = work.local.len();
         let held = self.shared.quarantine.admit(work);
-        self.slices.hold(batch, index, &held);
+        if !te_metadata::sabotage::is_off("quarantine") {
+            self.slices.hold(batch, index, &held);
+        }
         self.seal(batch, inner, index, len);
     }
 
@@ -361,10 +363,11 @@ impl DataPath for Classic {
     }
 
     fn close(&self, deadline: Instant) -> Closing {
-        for batch in self.shared.batches.all() {
+        let batches = self.shared.batches.all();
+        for batch in batches.iter().filter(|_| !te_metadata::sabotage::is_off("close-settles")) {
             let tasks = batch.lock().tasks.len();
             let all: Vec<usize> = (0..tasks).collect();
-            self.end(&batch, &all, TaskState::Canceled, "the engine is closing");
+            self.end(batch, &all, TaskState::Canceled, "the engine is closing");
         }
         let reports = self.transports.iter().map(|transport| transport.close(deadline));
         let joined = reports.fold(true, |joined, report| joined & report.joined);

@@ -1,11 +1,10 @@
 //! What others told us: notifications, in order of arrival, bounded.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use te_metadata::{EndpointMessage, Notify, NotifyRefused, PeerService};
-
-use std::sync::Arc;
 
 use crate::publish::Publisher;
 use crate::stats::Counters;
@@ -25,7 +24,7 @@ impl Inbox {
 
     pub(crate) fn put(&self, notify: Notify) -> Result<(), NotifyRefused> {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= self.capacity {
+        if waiting.len() >= self.capacity && !te_metadata::sabotage::is_off("notify-bound") {
             self.counters.notify_refused.add(1);
             let reason = format!("{} notifications wait to be taken", waiting.len());
             return Err(NotifyRefused { reason });
@@ -58,5 +57,26 @@ impl PeerService for Service {
     fn endpoint(&self, _request: &EndpointMessage) -> EndpointMessage {
         // No NIC: the answer of a TCP engine is all empty (peer §3.1).
         EndpointMessage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The bound.
+
+    use super::*;
+
+    #[test]
+    fn k7_a_full_inbox_refuses_and_has_room_again_once_it_was_emptied() {
+        let counters = Arc::new(Counters::default());
+        let inbox = Inbox::new(2, Arc::clone(&counters));
+        let notify = |msg: &str| Notify { name: "n".into(), msg: msg.into() };
+        inbox.put(notify("1")).unwrap();
+        inbox.put(notify("2")).unwrap();
+        assert!(inbox.put(notify("3")).unwrap_err().reason.contains('2'));
+        assert_eq!(counters.read().notify_refused, 1);
+        assert_eq!(inbox.take(), [notify("1"), notify("2")]);
+        inbox.put(notify("4")).unwrap();
+        assert_eq!(inbox.take(), [notify("4")]);
     }
 }

@@ -74,6 +74,9 @@ pub(crate) fn is_other_process(old: &RemoteSegment, new: &RemoteSegment) -> bool
     let incarnation = |peer: &RemoteSegment| -> Option<Incarnation> {
         Some(peer.descriptor().te.as_ref()?.incarnation)
     };
+    if te_metadata::sabotage::is_off("process-binding") {
+        return false;
+    }
     match (incarnation(old), incarnation(new)) {
         (None, None) => {
             old.rpc() != new.rpc()
