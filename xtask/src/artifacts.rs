@@ -24,6 +24,8 @@ pub(crate) struct Selection {
     pub(crate) features: Vec<String>,
     /// Flags that choose among the targets, for example `--lib`; none takes all.
     pub(crate) targets: Vec<String>,
+    /// Variables for the compiler.
+    pub(crate) env: Vec<(&'static str, &'static str)>,
 }
 
 impl Selection {
@@ -65,7 +67,7 @@ pub(crate) fn build_tests(
 ) -> anyhow::Result<Vec<TestProgram>> {
     let mut command = workspace.cargo("test");
     command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
-    command.args(selection.flags());
+    command.args(selection.flags()).envs(selection.env.iter().copied());
     let watch = Stopwatch::start();
     let mut programs = Vec::new();
     let ended = run::stream(command, journal, BUILD_LIMIT, |line| programs.extend(artifact(line)))?;

@@ -20,6 +20,8 @@ pub(crate) enum Verb {
     Test(TestFlags),
     /// Run one suite
     Suite(SuiteFlags),
+    /// Try every interleaving of the lock-free parts: short for `suite loom`
+    Loom,
     /// Check layers, unsafe places, file headers, sizes and document links
     Tidy,
     /// Everything that a change must pass: format, lints, tidy, licences, docs, build time, tests
@@ -94,6 +96,14 @@ pub(crate) struct SuiteFlags {
     /// Run only the tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
+}
+
+impl SuiteFlags {
+    /// A suite at its default level, with nothing left out.
+    pub(crate) fn whole(name: &str) -> Self {
+        let level = LevelFlags { quick: false, full: false };
+        Self { name: name.to_owned(), level, filter: None }
+    }
 }
 
 /// Flags of `ci`.

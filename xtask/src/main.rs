@@ -17,6 +17,8 @@ mod flags;
 mod journal;
 mod libtest;
 mod licences;
+mod loom;
+mod memory;
 mod outcome;
 mod pyenv;
 mod results;
@@ -40,7 +42,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::flags::{Cli, Verb};
+use crate::flags::{Cli, SuiteFlags, Verb};
 use crate::workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<bool> {
         Verb::Demo => demo::run(&workspace),
         Verb::Test(flags) => test::run(&workspace, &flags),
         Verb::Suite(flags) => suite::run(&workspace, &flags),
+        Verb::Loom => suite::run(&workspace, &SuiteFlags::whole("loom")),
         Verb::Tidy => tidy::run(&workspace),
         Verb::Ci(flags) => ci::run(&workspace, &flags),
         Verb::Rows(flags) => rows::run(&workspace, &flags),

@@ -34,6 +34,32 @@ pub(crate) struct Runner<'a> {
     pub(crate) filter: Option<String>,
 }
 
+/// Which tests of a program are run, and how it is started.
+#[derive(Debug, Default)]
+pub(crate) struct Choice<'a> {
+    /// A program that watches the test program, with its flags; none starts it directly.
+    pub(crate) under: &'a [&'a str],
+    /// Only tests whose name contains one of these, beside the runner's own filter; none runs all.
+    pub(crate) only: Vec<&'a str>,
+    /// Tests whose name contains one of these are left out.
+    pub(crate) skip: Vec<&'a str>,
+}
+
+impl Choice<'_> {
+    fn command(&self, program: &TestProgram) -> Command {
+        let mut command = match self.under.split_first() {
+            None => Command::new(&program.program),
+            Some((watcher, flags)) => {
+                let mut command = Command::new(watcher);
+                command.args(flags).arg(&program.program);
+                command
+            }
+        };
+        command.args(&self.only).args(self.skip.iter().flat_map(|name| ["--skip", name]));
+        command
+    }
+}
+
 impl Runner<'_> {
     /// Runs one program.
     pub(crate) fn run_program(
@@ -41,7 +67,17 @@ impl Runner<'_> {
         journal: &mut Journal,
         program: &TestProgram,
     ) -> anyhow::Result<Vec<TestResult>> {
-        let mut command = Command::new(&program.program);
+        self.run_some(journal, program, &Choice::default())
+    }
+
+    /// Runs some tests of a program.
+    pub(crate) fn run_some(
+        &self,
+        journal: &mut Journal,
+        program: &TestProgram,
+        choice: &Choice<'_>,
+    ) -> anyhow::Result<Vec<TestResult>> {
+        let mut command = choice.command(program);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         command.args(self.filter.iter());
         if self.one_by_one {

@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Tally, TestResult};
 use crate::results::LastRun;
 use crate::ui;
 use crate::workspace::Workspace;
-use crate::{consumers, features, system, unit};
+use crate::{consumers, features, loom, memory, system, unit};
 
 /// One rung of the ladder that docs/testing.md describes.
 #[derive(Debug)]
@@ -33,10 +33,22 @@ pub(crate) enum Kind {
     /// An outside workspace that uses the crates.
     Consumers,
     /// A file `crates/te-suites/tests/NAME.rs`: real processes.
-    System {
-        /// Whether it needs the real peer, which comes from PyPI.
-        needs_peer: bool,
-    },
+    System(PeerUse),
+    /// Tests in which every interleaving of a few threads is tried.
+    Loom,
+    /// Tests under AddressSanitizer and valgrind.
+    Memory,
+}
+
+/// Which tests of a system suite need the real peer, which comes from PyPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerUse {
+    /// None.
+    None,
+    /// Some; without it these are skipped.
+    Some,
+    /// All; without it the suite is skipped.
+    All,
 }
 
 /// All suites, in the order in which `test` runs them.
@@ -57,25 +69,43 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "faults",
         about: "the attacks and accidents that a real Mooncake was put through, on us",
         from: Level::Default,
-        kind: Kind::System { needs_peer: false },
+        kind: Kind::System(PeerUse::None),
+    },
+    Suite {
+        name: "lifecycle",
+        about: "transfers, regions and peers that end: killed, stopped, restarted, taken away",
+        from: Level::Default,
+        kind: Kind::System(PeerUse::Some),
     },
     Suite {
         name: "field",
         about: "bugs that users of Mooncake reported, as tests of ours",
         from: Level::Default,
-        kind: Kind::System { needs_peer: false },
+        kind: Kind::System(PeerUse::None),
     },
     Suite {
         name: "interop",
         about: "the published Mooncake package and us, in both directions",
         from: Level::Default,
-        kind: Kind::System { needs_peer: true },
+        kind: Kind::System(PeerUse::All),
     },
     Suite {
         name: "consumers",
         about: "an outside workspace uses each crate alone, and a transport of its own",
         from: Level::Default,
         kind: Kind::Consumers,
+    },
+    Suite {
+        name: "loom",
+        about: "the lock-free parts, in every order that their threads can run in",
+        from: Level::Full,
+        kind: Kind::Loom,
+    },
+    Suite {
+        name: "memory",
+        about: "region, frame and shared code under AddressSanitizer and valgrind",
+        from: Level::Full,
+        kind: Kind::Memory,
     },
 ];
 
@@ -133,8 +163,8 @@ fn dispatch(
         Kind::Unit => unit::run(workspace, journal, order),
         Kind::Features => features::run(workspace, journal, order),
         Kind::Consumers => consumers::run(workspace, journal, order),
-        Kind::System { needs_peer } => {
-            system::run(workspace, journal, suite.name, needs_peer, order)
-        }
+        Kind::System(peer) => system::run(workspace, journal, suite.name, peer, order),
+        Kind::Loom => loom::run(workspace, journal, order),
+        Kind::Memory => memory::run(workspace, journal, order),
     }
 }

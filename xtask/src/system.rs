@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::outcome::{Outcome, TestResult};
 use crate::pyenv::{self, Peer};
 use crate::runner::Runner;
-use crate::suites::Order;
+use crate::suites::{Order, PeerUse};
 use crate::ui::{self, Stopwatch};
 use crate::workspace::Workspace;
 
@@ -22,7 +22,7 @@ pub(crate) fn run(
     workspace: &Workspace,
     journal: &mut Journal,
     name: &str,
-    needs_peer: bool,
+    peer: PeerUse,
     order: &Order,
 ) -> anyhow::Result<Vec<TestResult>> {
     let file = format!("crates/te-suites/tests/{name}.rs");
@@ -30,10 +30,13 @@ pub(crate) fn run(
     let mut env = programs(workspace, journal)?;
     // Where it cannot be had, the tests that need it say so and are skipped.
     debian::install(journal, TOOLS)?;
-    if needs_peer {
+    if peer != PeerUse::None {
         match pyenv::prepare(workspace, journal)? {
             Peer::Ready(python) => env.push(("TE_PEER_PYTHON".to_owned(), python)),
-            Peer::Missing(reason) => return Ok(vec![all_skipped(name, &reason)]),
+            Peer::Missing(reason) if peer == PeerUse::All => {
+                return Ok(vec![all_skipped(name, &reason)]);
+            }
+            Peer::Missing(reason) => ui::say(&format!("  without the peer: {reason}")),
         }
     }
     let programs = artifacts::build_tests(workspace, journal, &selection(name))?;
@@ -59,8 +62,8 @@ const TOOLS: &[&str] = &["iproute2"];
 fn selection(name: &str) -> Selection {
     Selection {
         packages: vec!["te-suites".to_owned()],
-        features: Vec::new(),
         targets: vec!["--test".to_owned(), name.to_owned()],
+        ..Selection::default()
     }
 }
 

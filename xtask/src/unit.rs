@@ -60,7 +60,7 @@ fn selection() -> Selection {
     Selection {
         packages: CRATES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         features: CRATES.iter().flat_map(feature).collect(),
-        targets: Vec::new(),
+        ..Selection::default()
     }
 }
 
@@ -68,7 +68,7 @@ fn selection() -> Selection {
 fn of_the_suites() -> Selection {
     let packages = vec!["te-suites".to_owned()];
     let targets = vec!["--lib".to_owned(), "--bins".to_owned()];
-    Selection { packages, features: Vec::new(), targets }
+    Selection { packages, targets, ..Selection::default() }
 }
 
 fn doc_tests(workspace: &Workspace, all: &Selection, order: &Order) -> std::process::Command {

@@ -12,24 +12,32 @@ struct Issue {
     acceptance: &'static [std::ops::RangeInclusive<u32>],
 }
 
-const ISSUES: &[Issue] = &[Issue {
-    name: "skeleton",
-    faults: &[1..=2, 9..=9, 11..=12, 21..=27, 29..=33],
-    field_bugs: &[1, 5, 9, 13, 14, 15, 18, 28, 32, 49],
-    acceptance: &[
-        3..=9,
-        11..=22,
-        31..=34,
-        36..=38,
-        42..=42,
-        44..=47,
-        49..=67,
-        110..=110,
-        112..=112,
-        116..=116,
-        118..=118,
-    ],
-}];
+const ISSUES: &[Issue] = &[
+    Issue {
+        name: "skeleton",
+        faults: &[1..=2, 9..=9, 11..=12, 21..=27, 29..=33],
+        field_bugs: &[1, 5, 9, 13, 14, 15, 18, 28, 32, 49],
+        acceptance: &[
+            3..=9,
+            11..=22,
+            31..=34,
+            36..=38,
+            42..=42,
+            44..=47,
+            49..=67,
+            110..=110,
+            112..=112,
+            116..=116,
+            118..=118,
+        ],
+    },
+    Issue {
+        name: "truth",
+        faults: &[1..=12, 21..=33],
+        field_bugs: &[3, 4, 10, 25, 26, 29, 31, 33, 35, 36, 38, 39, 54],
+        acceptance: &[43..=43, 78..=78, 111..=111, 113..=114, 117..=117],
+    },
+];
 
 /// The ids of an issue in the order of the issue, or `None` if there is no such issue.
 pub(crate) fn ids(name: &str) -> Option<Vec<String>> {
@@ -48,6 +56,17 @@ pub(crate) fn names() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_issue_of_lifecycles_has_all_its_rows() {
+        let ids = ids("truth").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with("fault")).count(), 25);
+        assert_eq!(ids.iter().filter(|id| id.starts_with("FB")).count(), 13);
+        assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 6);
+        assert!(
+            ["fault12", "fault21", "FB54", "J117"].iter().all(|id| ids.iter().any(|i| i == id))
+        );
+    }
 
     #[test]
     fn the_first_issue_has_all_its_rows() {

@@ -17,7 +17,9 @@ pub(crate) fn newer(
     let places: &[&str] = match kind {
         Kind::Unit => &["Cargo.toml", "Cargo.lock", "crates", "xtask"],
         Kind::Consumers => &["Cargo.toml", "Cargo.lock", "crates", "consumers"],
-        Kind::Features | Kind::System { .. } => &["Cargo.toml", "Cargo.lock", "crates"],
+        Kind::Features | Kind::System(_) | Kind::Loom | Kind::Memory => {
+            &["Cargo.toml", "Cargo.lock", "crates"]
+        }
     };
     for place in places {
         let found = newer_below(&workspace.path(place), since)?;

@@ -177,7 +177,7 @@ fn selection(package: &str) -> Selection {
     Selection {
         packages: vec![package.to_owned()],
         features: features.iter().map(|feature| format!("{package}/{feature}")).collect(),
-        targets: Vec::new(),
+        ..Selection::default()
     }
 }
 
