@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use te_metadata::{BufferDescriptor, HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint};
+use te_metadata::{
+    BufferDescriptor, HostPort, Incarnation, SegmentDescriptor, SegmentName, TcpEndpoint,
+};
 use te_segment::{LocalSegment, RemoteSegment, SegmentId};
 use te_transport::testing::Recorder;
 use te_transport::testing::conformance::{Ability, Bounds, Pair, Rig, Target, check};
@@ -24,8 +26,7 @@ impl ChannelRig {
         let (transport, segment) = (Channel::new(&self.hub, port), Arc::new(LocalSegment::new()));
         let clock = Arc::new(SystemClock);
         let incarnation = Incarnation::from_u128(1);
-        let context =
-            TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
+        let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
         transport.start(context).expect("a fresh port is free");
         (transport, segment, port)
     }
