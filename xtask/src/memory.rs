@@ -148,12 +148,21 @@ fn watch(
             TestProgram { prefix: format!("{}::{}", watch.name, program.prefix), ..program };
         let found = runner.run_some(journal, &program, &choice)?;
         if found.iter().any(is_crash) {
-            ui::say(&journal.tail(60)?);
+            ui::say(&report(&journal.tail(usize::MAX)?));
         }
         results.extend(found);
     }
     Ok(results)
 }
+
+/// What a watcher said, from what a program printed.
+fn report(printed: &str) -> String {
+    let lines = printed.lines().filter(|line| !line.starts_with("test ") && !line.is_empty());
+    lines.take(REPORT_LINES).collect::<Vec<_>>().join("\n")
+}
+
+/// How many lines of a report are shown; the log has all.
+const REPORT_LINES: usize = 60;
 
 /// What a watcher finds ends the program, not a test.
 fn is_crash(result: &TestResult) -> bool {
@@ -185,6 +194,13 @@ fn skipped(watch: &Watch, reason: &str) -> TestResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_is_found_among_results() {
+        let printed =
+            "$ valgrind x\n\ntest a ... ok\n==7== Invalid read\n==7==    at 0x1\ntest b ... ok\n";
+        assert_eq!(report(printed), "$ valgrind x\n==7== Invalid read\n==7==    at 0x1");
+    }
 
     #[test]
     fn every_package_and_feature_is_there_and_every_absent_test_has_a_reason() {
