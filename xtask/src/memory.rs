@@ -4,7 +4,10 @@
 //! The first is built into the tests: it finds what compiled Rust and the runtime's own calls do
 //! wrong, at a fifth of the speed. The second watches a plain test program and also sees bytes that
 //! were never written; it is ten times as slow again and runs one thread at a time, so that it gets
-//! only what needs no clock and no socket.
+//! only unit tests.
+//!
+//! Engine memory is mapped, not allocated, so that neither sees the end of a registered buffer: that
+//! no byte beside one changes, the tests look at themselves.
 
 use std::process::Command;
 use std::time::Duration;
