@@ -102,7 +102,7 @@ fn a_hello_that_is_not_answered_well_is_a_fault_of_the_handshake() {
             drop(s.write_all(&REFUSED));
             read_rest(s);
         }),
-        ("closed", peer, "does not speak version 3", |_| {}),
+        ("closed", FaultClass::Rail, "lost before the hello was answered", |_| {}),
         ("another run", peer, "another run", |s| {
             drop(s.write_all(&raw3::answer(WHO + 1, 1, 1, 0)));
         }),

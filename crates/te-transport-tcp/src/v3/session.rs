@@ -388,7 +388,7 @@ impl Machine for Session {
 
     fn on_end(&mut self, _now: Instant) {
         if let Life::Hello { .. } = self.life {
-            return self.refuse(FaultClass::Peer, "the peer does not speak version 3");
+            return self.refuse(FaultClass::Rail, UNANSWERED);
         }
         self.lose("the peer closed the connection", None);
     }
@@ -400,7 +400,7 @@ impl Machine for Session {
         match side {
             Side::Send => self.send_error = Some(error),
             Side::Receive if self.is_greeting() => {
-                self.refuse(FaultClass::Peer, "the peer does not speak version 3");
+                self.refuse(FaultClass::Rail, UNANSWERED);
             }
             Side::Receive => self.lose("the connection broke", Some(&error)),
         }
@@ -410,6 +410,10 @@ impl Machine for Session {
         self.fate().is_some()
     }
 }
+
+/// A peer that does not speak version 3 answers the hello as a refused read, so an end without an
+/// answer says nothing about the peer.
+const UNANSWERED: &str = "the connection was lost before the hello was answered";
 
 #[cfg(test)]
 mod tests;

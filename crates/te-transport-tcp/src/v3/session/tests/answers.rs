@@ -33,9 +33,9 @@ fn each_answer_but_ok_is_a_fault_of_the_handshake() {
     refused(&mut b, FaultClass::Protocol, "no request");
 }
 
-/// An old peer answers as to any read that it refuses, or not at all.
+/// An old peer answers as to any read that it refuses. A connection that is lost says nothing.
 #[test]
-fn what_an_old_peer_does_means_that_it_does_not_speak_version_3() {
+fn only_an_old_peers_answer_means_that_it_does_not_speak_version_3() {
     let mut b = greeting();
     b.feed(&PlainStatus::REFUSED.encode()[..7]);
     assert!(b.machine.take_news().is_none());
@@ -43,11 +43,11 @@ fn what_an_old_peer_does_means_that_it_does_not_speak_version_3() {
     refused(&mut b, FaultClass::Peer, "does not speak version 3");
     let mut b = greeting();
     b.machine.on_end(b.now);
-    refused(&mut b, FaultClass::Peer, "does not speak version 3");
+    refused(&mut b, FaultClass::Rail, "lost before the hello was answered");
     let mut b = greeting();
     let reset = io::Error::from_raw_os_error(libc::ECONNRESET);
     b.machine.on_error(b.now, Side::Receive, reset);
-    refused(&mut b, FaultClass::Peer, "does not speak version 3");
+    refused(&mut b, FaultClass::Rail, "lost before the hello was answered");
 }
 
 #[test]
