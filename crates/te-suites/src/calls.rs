@@ -59,7 +59,7 @@ impl Parts {
         parts
     }
 
-    fn command(&self, op: &str, dir: Direction, target: &str) -> Value {
+    pub(crate) fn command(&self, op: &str, dir: Direction, target: &str) -> Value {
         json!({
             "op": op, "dir": dir.word(), "target": target,
             "src": self.src, "dst": self.dst, "len": self.len,

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -111,6 +112,11 @@ impl LineChild {
         self.errors.text()
     }
 
+    /// How many lines its error stream has had so far.
+    pub fn error_lines(&self) -> usize {
+        self.errors.n_lines.load(Ordering::Relaxed)
+    }
+
     fn failure(&self, what: &str) -> String {
         format!("{} (pid {}): {what}\n{}", self.label, self.pid(), self.errors.text())
     }
@@ -139,9 +145,12 @@ fn read_lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The last lines of a stream.
+/// The last lines of a stream, and the number of all.
 #[derive(Debug, Clone, Default)]
-struct Tail(Arc<Mutex<VecDeque<String>>>);
+struct Tail {
+    last: Arc<Mutex<VecDeque<String>>>,
+    n_lines: Arc<AtomicUsize>,
+}
 
 impl Tail {
     const LINES: usize = 30;
@@ -161,7 +170,8 @@ impl Tail {
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.n_lines.fetch_add(1, Ordering::Relaxed);
+        let mut lines = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push_back(line);
         if lines.len() > Self::LINES {
             lines.pop_front();
@@ -169,7 +179,7 @@ impl Tail {
     }
 
     fn text(&self) -> String {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|line| format!("    {line}\n")).collect()
     }
 }

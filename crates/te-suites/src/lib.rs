@@ -2,7 +2,8 @@
 //!
 //! The suites themselves are the test programs of this crate: `interop` (the published peer, both
 //! ways), `faults` (what brought the peer down, done to us), `field` (what went wrong in the
-//! field). They start engines as processes of their own ([`Node`]), talk to their ports by hand
+//! field), `lifecycle` (death, restart, memory that goes, overload, the end). They start engines as
+//! processes of their own ([`Node`]), talk to their ports by hand
 //! ([`wire`]), and measure what a case left behind ([`Case`]).
 //!
 //! A test that cannot run where it is says so through [`skip`] and never passes silently. The
@@ -15,6 +16,7 @@ pub mod wire;
 mod calls;
 mod child;
 mod clock;
+mod control;
 mod environment;
 mod measure;
 mod netns;
@@ -26,6 +28,7 @@ mod report;
 pub use calls::{Direction, Parts};
 pub use child::LineChild;
 pub use clock::{now, pace, wait_for, wait_until};
+pub use control::Wish;
 pub use environment::{full, peer_bench, peer_python, te_bin, te_node};
 pub use measure::{Bound, Case, Heartbeat, Usage, available_memory};
 pub use netns::Netns;

@@ -1,7 +1,7 @@
 //! An engine in a process of its own: ours (`te-node`) or the real peer (`peer_node.py`), behind
 //! one set of commands, so that a test can put either on either side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -65,6 +65,18 @@ impl NodeSpec {
         self.arg("--host").arg(host)
     }
 
+    /// Takes this handshake port: a node of ours that starts again under its name.
+    #[must_use]
+    pub fn port(self, port: u16) -> Self {
+        self.arg("--port").arg(&port.to_string())
+    }
+
+    /// Its buffer is a mapping of this file, which keeps the bytes when the process is gone.
+    #[must_use]
+    pub fn file(self, path: &Path) -> Self {
+        self.arg("--file").arg(&path.display().to_string())
+    }
+
     /// One more word on its command line.
     #[must_use]
     pub fn arg(mut self, word: &str) -> Self {
@@ -84,6 +96,12 @@ impl NodeSpec {
     pub fn within(mut self, netns: &Netns) -> Self {
         self.prefix.extend(netns.prefix());
         self
+    }
+
+    /// Its buffer starts at this address, so that its successor's can lie where its own was.
+    #[must_use]
+    pub fn at(self, address: u64) -> Self {
+        self.arg("--at").arg(&address.to_string())
     }
 
     /// Runs it on one processor only.
@@ -204,6 +222,12 @@ impl Node {
     /// The first byte of its buffer.
     pub fn addr(&self) -> u64 {
         self.hello["addr"].as_u64().unwrap_or_default()
+    }
+
+    /// Where an address lies, counted from the first byte of its buffer; commands on bytes take
+    /// any place of the process that is named so.
+    pub fn off(&self, addr: u64) -> u64 {
+        addr.wrapping_sub(self.addr())
     }
 
     /// Its handshake port.

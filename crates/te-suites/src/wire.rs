@@ -5,11 +5,15 @@
 //! must not hide itself here.
 
 mod data;
+mod deaf;
+mod front;
 mod handshake;
 mod proxy;
 mod target;
 
 pub use data::{DataClient, Header, STATUS_OK, STATUS_REFUSED, Verdict, status_frame};
+pub use deaf::Deaf;
+pub use front::Front;
 pub use handshake::{Frame, HandshakeAnswer, HandshakeClient, descriptor, descriptor_of};
 pub use proxy::{Fault, Proxy, Seen};
 pub use target::{BASE, DataManner, HandTarget, TargetSpec};

@@ -28,6 +28,21 @@ pub enum Fault {
     CutOneAnswerAt(u64),
     /// Turns over every bit of the byte at this position of what the server sends.
     FlipAnswerAt(u64),
+    /// Turns over one bit in the middle of every large chunk from the client, where nothing but
+    /// payload can be.
+    FlipRequestBits,
+    /// The same with what the server sends.
+    FlipAnswerBits,
+    /// Takes what comes from both sides and passes nothing on, and closes nothing.
+    Swallow,
+    /// Reads nothing any more from either side, and closes nothing.
+    Stall,
+    /// Passes at most so many bytes a second from the client on.
+    Slow(u64),
+    /// Says to the server that the client has ended, and goes on from the server to the client.
+    HalfClose,
+    /// Closes every connection at its next chunk.
+    CutAll,
 }
 
 /// What has passed one connection.
@@ -38,6 +53,9 @@ pub struct Seen {
     /// The first bytes from the server.
     pub answer: Vec<u8>,
 }
+
+/// From how many bytes on a chunk has nothing but payload in its middle.
+const LARGE: usize = 4096;
 
 /// How many bytes of each direction are kept.
 const KEPT: usize = 4096;
@@ -51,7 +69,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
+    server: Mutex<SocketAddr>,
     fault: Mutex<Fault>,
     seen: Mutex<Vec<Seen>>,
     faults: AtomicUsize,
@@ -66,7 +84,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
-            server,
+            server: Mutex::new(server),
             fault: Mutex::new(fault),
             seen: Mutex::default(),
             faults: AtomicUsize::new(0),
@@ -91,6 +109,11 @@ impl Proxy {
         *self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
+    /// Leads new connections to another server.
+    pub fn lead_to(&self, server: SocketAddr) {
+        *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+    }
+
     /// What has passed, one entry for each connection.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -104,7 +127,8 @@ impl Proxy {
 
 impl Shared {
     fn pass(shared: &Arc<Self>, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect(shared.server)?;
+        let address = *shared.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = TcpStream::connect(address)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let index = {
@@ -156,6 +180,15 @@ impl Pump {
     fn forward(&mut self, from: &mut TcpStream, to: &mut TcpStream) -> io::Result<bool> {
         let mut buffer = vec![0; 1 << 16];
         loop {
+            match self.shared.fault() {
+                Fault::Stall => {
+                    pace(Duration::from_millis(20));
+                    continue;
+                }
+                Fault::CutAll => return Ok(true),
+                Fault::HalfClose if self.is_request && self.passed > 0 => return Ok(false),
+                _ => {}
+            }
             from.set_read_timeout(Some(self.patience()))?;
             let n = match from.read(&mut buffer) {
                 Ok(0) => return Ok(false),
@@ -167,6 +200,10 @@ impl Pump {
                 Err(cause) if is_timeout(&cause) => continue,
                 Err(cause) => return Err(cause),
             };
+            if self.holds_back() {
+                self.shared.broke();
+                continue;
+            }
             let keep = self.disturb(&mut buffer[..n]);
             self.record(&buffer[..keep]);
             to.write_all(&buffer[..keep])?;
@@ -206,12 +243,28 @@ impl Pump {
                 self.flip(position, chunk);
                 chunk.len()
             }
+            (Fault::FlipRequestBits, true) | (Fault::FlipAnswerBits, false)
+                if chunk.len() >= LARGE =>
+            {
+                chunk[chunk.len() / 2] ^= 1;
+                self.shared.broke();
+                chunk.len()
+            }
+            (Fault::Slow(rate), true) => {
+                pace(Duration::from_secs_f64(chunk.len() as f64 / rate as f64));
+                chunk.len()
+            }
             (Fault::DelayAnswers(time), false) => {
                 pace(time);
                 chunk.len()
             }
             _ => chunk.len(),
         }
+    }
+
+    /// Whether what came is not passed on.
+    fn holds_back(&self) -> bool {
+        self.shared.fault() == Fault::Swallow
     }
 
     fn flip(&self, position: u64, chunk: &mut [u8]) {

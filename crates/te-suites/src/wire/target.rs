@@ -5,12 +5,14 @@ use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::data::{Header, STATUS_OK, status_frame};
 use super::handshake::read_request;
 use super::{PATIENCE, read_exactly};
+use crate::clock::pace;
 
 /// The address that the target's memory pretends to have.
 pub const BASE: u64 = 0x7000_0000_0000;
@@ -32,6 +34,10 @@ pub enum DataManner {
     OldVersion,
     /// Takes everything and never answers.
     Silent,
+    /// Takes the header of a request and reads nothing any more.
+    NeverReads,
+    /// Takes the body of a write at so many bytes a second.
+    Drains(u32),
 }
 
 /// What to build.
@@ -125,6 +131,25 @@ impl HandTarget {
     }
 }
 
+/// Keeps the connection open as long as the process lives.
+fn never() -> ! {
+    loop {
+        pace(PATIENCE);
+    }
+}
+
+/// Reads `len` bytes, a little at a time.
+fn drain(stream: &mut TcpStream, len: usize, rate: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    let step = (rate / 20).max(1);
+    while bytes.len() < len {
+        let n = (step as usize).min(len - bytes.len());
+        bytes.extend(read_exactly(stream, n)?);
+        pace(Duration::from_millis(50));
+    }
+    Ok(bytes)
+}
+
 /// The descriptor as the wheel publishes it.
 fn usual(name: &str, data_port: u16, size: usize) -> Value {
     json!({
@@ -204,7 +229,11 @@ impl State {
             stream.write_all(&status_frame(STATUS_OK))?;
         }
         let (from, to) = self.place(header)?;
-        let bytes = read_exactly(stream, to - from)?;
+        let bytes = match self.manner {
+            DataManner::NeverReads => never(),
+            DataManner::Drains(rate) => drain(stream, to - from, rate)?,
+            _ => read_exactly(stream, to - from)?,
+        };
         self.memory()[from..to].copy_from_slice(&bytes);
         let answer = match self.manner {
             DataManner::EarlyOk | DataManner::Silent => return Ok(()),

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) struct Arguments {
@@ -9,12 +11,17 @@ pub(crate) struct Arguments {
     pub(crate) size: u64,
     /// A fixed handshake port.
     pub(crate) port: Option<u16>,
+    /// A file that the buffer is a mapping of.
+    pub(crate) file: Option<PathBuf>,
+    /// Where the buffer shall start.
+    pub(crate) at: Option<u64>,
 }
 
 impl Arguments {
     /// Reads pairs of a flag and its value.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed = Self { host: "127.0.0.1".to_owned(), size: 1 << 20, port: None };
+        let host = "127.0.0.1".to_owned();
+        let mut parsed = Self { host, size: 1 << 20, port: None, file: None, at: None };
         while let Some(flag) = words.next() {
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
             let bad = || format!("{flag} {value} is not a number in range");
@@ -22,6 +29,8 @@ impl Arguments {
                 "--host" => parsed.host = value,
                 "--size" => parsed.size = value.parse().map_err(|_| bad())?,
                 "--port" => parsed.port = Some(value.parse().map_err(|_| bad())?),
+                "--at" => parsed.at = Some(value.parse().map_err(|_| bad())?),
+                "--file" => parsed.file = Some(value.into()),
                 _ => return Err(format!("{flag} is not an argument of te-node")),
             }
         }

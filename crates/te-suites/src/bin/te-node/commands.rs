@@ -2,19 +2,21 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use te_engine::{
     BatchId, EngineCloseReport, EngineError, LocalRange, Notify, RegisterOptions, RemoteAccess,
-    TransferEngine,
 };
 use te_suites::{now, pattern, wire};
 
 use crate::chain;
+use crate::chaos::Chaos;
+use crate::life::Engine;
 use crate::memory::{self, Memory};
 use crate::stress::{Churn, RoundCheck};
+use crate::transfer::millis;
 
 /// Why a command did not succeed: the peers' number, and the text.
 pub(crate) type Refusal = (i32, String);
@@ -22,19 +24,31 @@ pub(crate) type Refusal = (i32, String);
 /// The engine, its memory, and what runs in the background.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) engine: Arc<TransferEngine>,
+    pub(crate) engine: Engine,
     pub(crate) memory: Memory,
     pub(crate) addr: u64,
     /// Batches that were submitted by `submit_one`, with what `check` found last.
     pub(crate) singles: HashMap<u64, BatchId>,
     pub(crate) churn: Option<Churn>,
     pub(crate) check: Option<RoundCheck>,
+    /// Connections that only take ports away.
+    pub(crate) hogs: Vec<TcpStream>,
+    pub(crate) chaos: Option<Chaos>,
 }
 
 impl Node {
     /// A node whose buffer starts at `addr`.
-    pub(crate) fn new(engine: Arc<TransferEngine>, memory: Memory, addr: u64) -> Self {
-        Self { engine, memory, addr, singles: HashMap::new(), churn: None, check: None }
+    pub(crate) fn new(engine: Engine, memory: Memory, addr: u64) -> Self {
+        Self {
+            engine,
+            memory,
+            addr,
+            singles: HashMap::new(),
+            churn: None,
+            check: None,
+            hogs: Vec::new(),
+            chaos: None,
+        }
     }
 
     /// Runs one command. The answer has `rc` and the seconds that it took.
@@ -56,6 +70,7 @@ impl Node {
     /// Closes the engine.
     pub(crate) fn close(mut self, timeout: Duration) -> EngineCloseReport {
         self.churn = None;
+        self.chaos = None;
         self.engine.close(timeout)
     }
 
@@ -63,6 +78,14 @@ impl Node {
         match c["op"].as_str().unwrap_or_default() {
             "ping" => Ok(json!({})),
             "fill" | "pattern" | "verify" | "crc" | "hex" | "count" => self.bytes(c),
+            "keep" => {
+                let range = self.local(c)?;
+                self.memory.keep(range).map(empty).map_err(|error| (-1, chain(&error)))
+            }
+            "changed" => {
+                let found = self.memory.changed().map_err(|error| (-1, chain(&error)))?;
+                Ok(json!({ "first": found.map(|f| f.0), "last": found.map(|f| f.1) }))
+            }
             "alloc" => self.alloc(c),
             "unmap" => {
                 self.memory.unmap(word(c, "addr")?, word(c, "len")?).map(empty).map_err(plain)
@@ -73,21 +96,24 @@ impl Node {
             "batch" => self.batch(c),
             "submit" => self.submit(c),
             "wait" => self.wait(c),
+            "status" => self.status(c),
             "cancel" => self.cancel(c),
+            "limit" => self.limit(c),
+            "free" => self.free_batch(c),
             "submit_one" => self.submit_one(c),
             "check" => self.check(c),
             "notify" => self.notify(c),
             "notifies" => Ok(self.notifies()),
             "probe" => self.probe(c),
             "rusage" => Ok(usage()),
-            "descriptor" => Ok(self.descriptor()),
+            "descriptor" => Ok(self.descriptor(c)),
             "storm" => self.storm(c),
             "rounds" => self.rounds(c),
             "check_rounds" => self.check_rounds(c),
             "check_result" => self.check_result(),
             "churn" => self.start_churn(c),
             "churn_stop" => self.stop_churn(),
-            other => Err((-1, format!("no command {other}"))),
+            _ => self.dispatch_life(c),
         }
     }
 
@@ -95,7 +121,7 @@ impl Node {
     pub(crate) fn local(&self, c: &Value) -> Result<LocalRange, Refusal> {
         let addr = match c["addr"].as_u64() {
             Some(addr) => addr,
-            None => self.addr + word(c, "off")?,
+            None => self.addr.wrapping_add(word(c, "off")?),
         };
         self.memory.range(addr, word(c, "len")?).map_err(plain)
     }
@@ -140,14 +166,17 @@ impl Node {
         json!({ "n": messages.map(|n: Notify| (n.name, n.msg)).collect::<Vec<_>>() })
     }
 
-    /// What we publish, as it is seen from inside our network namespace.
-    fn descriptor(&self) -> Value {
-        json!({ "descriptor": wire::descriptor("127.0.0.1", self.engine.rpc_port()) })
+    /// What we publish, or the engine behind `port`, as it is seen from inside our network
+    /// namespace.
+    fn descriptor(&self, c: &Value) -> Value {
+        let port = c["port"].as_u64().and_then(|port| port.try_into().ok());
+        let port = port.unwrap_or_else(|| self.engine.rpc_port());
+        json!({ "descriptor": wire::descriptor("127.0.0.1", port) })
     }
 
     fn probe(&self, c: &Value) -> Result<Value, Refusal> {
-        let took =
-            self.engine.probe(text(c, "target")?, Duration::from_secs(2)).map_err(refusal)?;
+        let patience = millis(c, "timeout_ms").unwrap_or(Duration::from_secs(2));
+        let took = self.engine.probe(text(c, "target")?, patience).map_err(refusal)?;
         Ok(json!({ "rtt": took.as_secs_f64() }))
     }
 }
@@ -171,7 +200,7 @@ fn hex(range: &LocalRange) -> Result<Value, te_engine::CopyError> {
 
 fn count(range: &LocalRange, wanted: u8) -> Result<Value, te_engine::CopyError> {
     let mut n = 0;
-    memory::look(range, |_, bytes| n += bytes.iter().filter(|byte| **byte == wanted).count())?;
+    memory::look(range, |_, bytes| n += memory::count(bytes, wanted))?;
     Ok(json!({ "n": n }))
 }
 

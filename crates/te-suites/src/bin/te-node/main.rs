@@ -1,24 +1,31 @@
 //! A process of our engine, driven over standard input and output, one JSON object a line.
 //!
-//! usage: te-node [--host H] [--size BYTES] [--port P]
+//! usage: te-node [--host H] [--size BYTES] [--port P] [--file PATH] [--at ADDRESS]
 //!
 //! The first line out names the segment, the buffer and the port, or the error that kept the
 //! engine from starting. Each command `{"op": ...}` gets one line back; the commands are those of
 //! `peer_node.py`, and some more. `rc` is 0 for success, else the peers' number for the error,
-//! whose text is in `error`. The engine is configured by the environment, as any program's is.
+//! whose text is in `error`. The engine is configured by the environment, as any program's is, and
+//! what it logs goes to the error stream. With `--file` the buffer is a mapping of that file, which
+//! others can look at while the process is stopped, and after it is dead.
 //!
-//! One thread reads commands and runs them one after the other; `stress.rs` starts more.
+//! One thread reads commands and runs them one after the other; `stress.rs`, `load.rs`,
+//! `registering.rs` and `chaos.rs` start more.
 
 mod arguments;
+mod chaos;
 mod commands;
+mod fork;
+mod life;
+mod load;
 mod memory;
+mod registering;
 mod stress;
 mod transfer;
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use te_engine::{EngineConfig, RegisterOptions, TransferEngine};
@@ -28,6 +35,7 @@ use crate::commands::Node;
 use crate::memory::Memory;
 
 fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(why) => return refuse(&why),
@@ -37,8 +45,7 @@ fn main() -> ExitCode {
         Err(why) => return refuse(&why),
     };
     answer(&hello);
-    serve(node);
-    ExitCode::SUCCESS
+    serve(node)
 }
 
 fn refuse(why: &str) -> ExitCode {
@@ -56,7 +63,11 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
     let mut memory = Memory::default();
     let mut addr = 0;
     if arguments.size > 0 {
-        let region = engine.allocate(arguments.size).map_err(|error| chain(&error))?;
+        let region = match (&arguments.file, arguments.at) {
+            (Some(path), _) => memory.map_file(path, arguments.size)?,
+            (None, Some(at)) => memory.map_at(at, arguments.size)?,
+            (None, None) => engine.allocate(arguments.size).map_err(|error| chain(&error))?,
+        };
         engine.register(&region, RegisterOptions::default()).map_err(|error| chain(&error))?;
         addr = region.address();
         memory.add(region);
@@ -69,23 +80,29 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
 }
 
 /// Runs commands until `quit` or the end of the input, and closes the engine in an orderly way.
-fn serve(mut node: Node) {
+fn serve(mut node: Node) -> ExitCode {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let reply = match serde_json::from_str::<Value>(&line) {
             Ok(command) if command["op"] == "quit" => break,
+            Ok(command) if command["op"] == "end" => {
+                return life::end(node, command["how"].as_str().unwrap_or_default());
+            }
             Ok(command) => node.run(&command),
             Err(error) => json!({ "rc": -1, "error": format!("no JSON: {error}") }),
         };
         answer(&reply);
     }
-    let report = node.close(Duration::from_secs(5));
-    answer(&json!({ "rc": 0, "open_tasks": report.open_tasks, "joined": report.joined }));
-    if !report.joined || report.open_tasks > 0 {
-        std::process::exit(4);
-    }
+    let begun = te_suites::now();
+    let report = node.close(life::CLOSE);
+    let mut last = life::told(report);
+    last["rc"] = json!(0);
+    last["s"] = json!(begun.elapsed().as_secs_f64());
+    answer(&last);
+    if report.joined && report.open_tasks == 0 { ExitCode::SUCCESS } else { ExitCode::from(4) }
 }
 
-fn answer(reply: &Value) {
+/// Writes one line to whoever drives us.
+pub(crate) fn answer(reply: &Value) {
     let mut out = std::io::stdout().lock();
     // Nobody is left to tell when the other end of the pipe is closed.
     let _ = writeln!(out, "{reply}").and_then(|()| out.flush());

@@ -5,7 +5,10 @@
 //! tolerate memory that changes or is gone.
 #![allow(unsafe_code, reason = "suites take registered memory away on purpose")]
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 
 use te_engine::{CopyError, LocalRange, Region};
 use te_suites::pattern;
@@ -17,6 +20,8 @@ const CHUNK: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     regions: Vec<Region>,
+    /// The bytes of a range at one moment.
+    snapshot: Option<(LocalRange, Vec<u8>)>,
 }
 
 impl Memory {
@@ -27,15 +32,24 @@ impl Memory {
 
     /// Maps `len` zeroed bytes.
     pub(crate) fn map(&mut self, len: u64) -> Result<Region, String> {
+        let region = self.map_at(0, len)?;
+        self.add(region.clone());
+        Ok(region)
+    }
+
+    /// Maps `len` zeroed bytes at an address where nothing is; 0 leaves the choice to the kernel.
+    pub(crate) fn map_at(&self, addr: u64, len: u64) -> Result<Region, String> {
         let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory
-        // that exists.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let place = if addr == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+        // SAFETY: a new anonymous mapping, at an address of the kernel's choice or one that it
+        // refuses where something is, touches no memory that exists.
         let raw = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
+                pointer(addr).cast(),
                 size,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                flags | place,
                 -1,
                 0,
             )
@@ -43,9 +57,58 @@ impl Memory {
         if raw == libc::MAP_FAILED {
             return Err(format!("cannot map {len} bytes: {}", io::Error::last_os_error()));
         }
-        let region = name(raw.cast(), size)?;
-        self.add(region.clone());
-        Ok(region)
+        name(raw.cast(), size)
+    }
+
+    /// Maps `len` bytes of a file, which keeps them when this process is gone. A file that is
+    /// shorter becomes longer.
+    pub(crate) fn map_file(&self, path: &Path, len: u64) -> Result<Region, String> {
+        let told = |cause: io::Error| format!("cannot map {}: {cause}", path.display());
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let file = open.map_err(told)?;
+        if file.metadata().map_err(told)?.len() < len {
+            file.set_len(len).map_err(told)?;
+        }
+        let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists;
+        // the file is open for reading and writing.
+        let raw = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(told(io::Error::last_os_error()));
+        }
+        name(raw.cast(), size)
+    }
+
+    /// Sets the rights on whole pages of a mapping of `alloc`: `none`, `read` or `all`.
+    pub(crate) fn protect(&self, addr: u64, len: u64, access: &str) -> Result<(), String> {
+        let rights = match access {
+            "none" => libc::PROT_NONE,
+            "read" => libc::PROT_READ,
+            _ => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        let size = self.owned(addr, len)?;
+        // SAFETY: the range lies inside a mapping of `map`, and no reference to it exists; the
+        // engine reaches it through system calls only, which answer EFAULT.
+        let done = unsafe { libc::mprotect(pointer(addr).cast(), size, rights) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().to_string()) }
+    }
+
+    /// The length as the system wants it, if the range lies inside a mapping of `alloc`.
+    fn owned(&self, addr: u64, len: u64) -> Result<usize, String> {
+        let owned = self.regions.iter().skip(1).any(|region| holds(region, addr, len));
+        if !owned {
+            return Err(format!("{len} bytes at {addr:#x} were not mapped by alloc"));
+        }
+        usize::try_from(len).map_err(|_| "too long".to_owned())
     }
 
     /// Takes the memory behind these bytes away, registered or not: whoever touches them then gets
@@ -53,11 +116,7 @@ impl Memory {
     /// system put there would be written by requests that are still under way. The buffer of the
     /// start belongs to the engine and cannot be taken.
     pub(crate) fn unmap(&self, addr: u64, len: u64) -> Result<(), String> {
-        let owned = self.regions.iter().skip(1).any(|region| holds(region, addr, len));
-        if !owned {
-            return Err(format!("{len} bytes at {addr:#x} were not mapped by alloc"));
-        }
-        let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
+        let size = self.owned(addr, len)?;
         // SAFETY: the range lies inside a mapping of `map`, which this replaces, and no reference
         // to it exists; the engine reaches it through system calls only.
         let raw = unsafe {
@@ -90,6 +149,43 @@ impl Memory {
             None => (self.region(addr, len)?, 0),
         };
         region.range(offset, len).map_err(|error| error.to_string())
+    }
+}
+
+impl Memory {
+    /// Keeps a copy of these bytes.
+    pub(crate) fn keep(&mut self, range: LocalRange) -> Result<(), CopyError> {
+        let mut copy = vec![0; usize_of(range.len())];
+        range.region().read_into(range.address() - range.region().address(), &mut copy)?;
+        self.snapshot = Some((range, copy));
+        Ok(())
+    }
+
+    /// Where the bytes that were kept differ now, first and last.
+    pub(crate) fn changed(&self) -> Result<Option<(u64, u64)>, CopyError> {
+        let Some((range, copy)) = &self.snapshot else { return Ok(None) };
+        let mut found: Option<(u64, u64)> = None;
+        look(range, |from, bytes| {
+            let old = &copy[usize_of(from)..][..bytes.len()];
+            if old != bytes {
+                let differs = |at: &usize| old[*at] != bytes[*at];
+                let first = (0..bytes.len()).find(differs).unwrap_or(0) as u64 + from;
+                let last = (0..bytes.len()).rfind(differs).unwrap_or(0) as u64 + from;
+                found = Some((found.map_or(first, |(first, _)| first), last));
+            }
+        })?;
+        Ok(found)
+    }
+}
+
+/// How many of these bytes have one value. In a debug build a look at each byte takes a second
+/// for every 100 MB, and most pieces are all of one kind.
+pub(crate) fn count(bytes: &[u8], wanted: u8) -> usize {
+    match bytes.first() {
+        None => 0,
+        Some(_) if !bytes.contains(&wanted) => 0,
+        Some(first) if *first == wanted && bytes[1..] == bytes[..bytes.len() - 1] => bytes.len(),
+        Some(_) => bytes.iter().filter(|byte| **byte == wanted).count(),
     }
 }
 

@@ -1,4 +1,6 @@
 //! Commands that move bytes: one request or a batch, waited for or not.
+//!
+//! Every request takes `timeout_ms` and `checked` from the command that it comes in.
 
 use std::time::Duration;
 
@@ -23,14 +25,14 @@ impl Node {
         let op = if c["op"] == "write" { Opcode::Write } else { Opcode::Read };
         let request = self.request(op, c)?;
         let batch = self.begin(&[request], None)?;
-        self.end(batch)
+        self.end(batch, PATIENCE)
     }
 
     /// A batch that is waited for.
     pub(crate) fn batch(&self, c: &Value) -> Result<Value, Refusal> {
         let requests = self.requests(c)?;
         let batch = self.begin(&requests, None)?;
-        self.end(batch)
+        self.end(batch, PATIENCE)
     }
 
     /// A batch that is not waited for.
@@ -39,15 +41,47 @@ impl Node {
         Ok(json!({ "id": self.begin(&requests, None)?.as_u64() }))
     }
 
-    /// The end of such a batch.
+    /// The end of such a batch, which is freed then; after `timeout_ms` it goes on.
     pub(crate) fn wait(&self, c: &Value) -> Result<Value, Refusal> {
-        self.end(BatchId::from_u64(word(c, "id")?))
+        let patience = millis(c, "timeout_ms").unwrap_or(PATIENCE);
+        self.end(BatchId::from_u64(word(c, "id")?), patience)
     }
 
-    /// Calls such a batch back.
+    /// The state of one request of such a batch.
+    pub(crate) fn status(&self, c: &Value) -> Result<Value, Refusal> {
+        let index = usize::try_from(c["index"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+        let status = self.engine.status(BatchId::from_u64(word(c, "id")?), index);
+        let task = status.map_err(|error| refusal(error.into()))?;
+        let mut answer = json!({
+            "state": state(task.state), "bytes": task.bytes, "remote": side(task.remote),
+            "quarantined": task.quarantined,
+        });
+        if let Some(fault) = &task.fault {
+            answer["error"] = json!(fault.to_string());
+        }
+        Ok(answer)
+    }
+
+    /// Calls such a batch back, or its request `index`.
     pub(crate) fn cancel(&self, c: &Value) -> Result<Value, Refusal> {
-        let done = self.engine.cancel(BatchId::from_u64(word(c, "id")?));
+        let batch = BatchId::from_u64(word(c, "id")?);
+        let done = match c["index"].as_u64().and_then(|index| usize::try_from(index).ok()) {
+            Some(index) => self.engine.cancel_task(batch, index),
+            None => self.engine.cancel(batch),
+        };
         done.map(|()| json!({})).map_err(|error| refusal(error.into()))
+    }
+
+    /// Brings the deadline of such a batch forward.
+    pub(crate) fn limit(&self, c: &Value) -> Result<Value, Refusal> {
+        let timeout = Duration::from_millis(word(c, "timeout_ms")?);
+        let done = self.engine.limit_batch(BatchId::from_u64(word(c, "id")?), timeout);
+        done.map(|()| json!({})).map_err(|error| refusal(error.into()))
+    }
+
+    /// Frees such a batch.
+    pub(crate) fn free_batch(&self, c: &Value) -> Result<Value, Refusal> {
+        self.free(BatchId::from_u64(word(c, "id")?)).map(|()| json!({}))
     }
 
     /// One write that is asked after by `check`.
@@ -78,12 +112,15 @@ impl Node {
         Ok(json!({ "st": number }))
     }
 
-    /// A write with a notification.
+    /// A write with a notification; not waited for with `wait` false.
     pub(crate) fn notify(&self, c: &Value) -> Result<Value, Refusal> {
         let request = self.request(Opcode::Write, c)?;
         let notify = Notify { name: text(c, "name")?.to_owned(), msg: text(c, "msg")?.to_owned() };
         let batch = self.begin(&[request], Some(notify))?;
-        self.end(batch)
+        if c["wait"] == false {
+            return Ok(json!({ "id": batch.as_u64() }));
+        }
+        self.end(batch, PATIENCE)
     }
 
     /// The one request in `src`, `dst`, `len`.
@@ -92,7 +129,8 @@ impl Node {
         let target = target.map_err(|error| refusal(error.into()))?;
         let local = self.memory.range(word(c, "src")?, word(c, "len")?);
         let local = local.map_err(|why| (-1, why))?;
-        Ok(TransferRequest { op, local, target, offset: word(c, "dst")?, timeout: None })
+        let request = TransferRequest::write(local, target, word(c, "dst")?);
+        Ok(TransferRequest { op, ..with_options(request, c) })
     }
 
     /// The requests in the lists `src`, `dst`, `len`.
@@ -105,7 +143,8 @@ impl Node {
         parts
             .map(|((&src, &offset), &len)| {
                 let local = self.memory.range(src, len).map_err(|why| (-1, why))?;
-                Ok(TransferRequest { op, local, target, offset, timeout: None })
+                let request = TransferRequest::write(local, target, offset);
+                Ok(TransferRequest { op, ..with_options(request, c) })
             })
             .collect()
     }
@@ -133,8 +172,8 @@ impl Node {
     }
 
     /// Waits for a batch, tells what became of it, and frees it.
-    fn end(&self, batch: BatchId) -> Result<Value, Refusal> {
-        let status = self.engine.wait(batch, PATIENCE).map_err(|error| refusal(error.into()))?;
+    fn end(&self, batch: BatchId, patience: Duration) -> Result<Value, Refusal> {
+        let status = self.engine.wait(batch, patience).map_err(|error| refusal(error.into()))?;
         let tasks = self.tasks(batch, status.total)?;
         self.free(batch)?;
         let fault = tasks.iter().find_map(|task| task.fault.as_ref());
@@ -146,12 +185,14 @@ impl Node {
             "failed": status.failed,
             "bytes": status.bytes,
             "remote": remote(&tasks),
+            "quarantined": tasks.iter().filter(|task| task.quarantined).count(),
         });
         if let Some(why) = fault.map(ToString::to_string).or(notify) {
             answer["error"] = json!(why);
         }
         if tasks.len() <= LISTED {
             answer["states"] = tasks.iter().map(|task| state(task.state)).collect();
+            answer["remotes"] = tasks.iter().map(|task| side(task.remote)).collect();
         }
         Ok(answer)
     }
@@ -161,6 +202,18 @@ impl Node {
         let tasks = (0..n).map(status).collect::<Result<_, _>>();
         tasks.map_err(|error| refusal(EngineError::from(error)))
     }
+}
+
+/// What a command says of all its requests.
+fn with_options(mut request: TransferRequest, c: &Value) -> TransferRequest {
+    request.timeout = millis(c, "timeout_ms");
+    request.checked = c["checked"] == true;
+    request
+}
+
+/// A number of milliseconds, where the command has it.
+pub(crate) fn millis(c: &Value, key: &str) -> Option<Duration> {
+    c[key].as_u64().map(Duration::from_millis)
 }
 
 fn notify_failure(outcome: &NotifyOutcome) -> Option<String> {
@@ -176,14 +229,20 @@ fn numbers(list: &Value) -> Vec<u64> {
 
 /// The least certain of all.
 fn remote(tasks: &[TransferStatus]) -> &'static str {
-    match tasks.iter().map(|task| task.remote).max() {
-        Some(RemoteSide::InDoubt) => "in doubt",
-        Some(RemoteSide::Settled) => "settled",
-        _ => "untouched",
+    side(tasks.iter().map(|task| task.remote).max().unwrap_or(RemoteSide::Untouched))
+}
+
+/// The word for what is known of the remote side.
+pub(crate) fn side(remote: RemoteSide) -> &'static str {
+    match remote {
+        RemoteSide::Untouched => "untouched",
+        RemoteSide::Settled => "settled",
+        RemoteSide::InDoubt => "in doubt",
     }
 }
 
-fn state(state: TaskState) -> &'static str {
+/// The word for a state.
+pub(crate) fn state(state: TaskState) -> &'static str {
     match state {
         TaskState::Waiting => "waiting",
         TaskState::Pending => "pending",
