@@ -35,6 +35,21 @@ pub fn full() -> bool {
     is("TE_LEVEL", "full") || is("TE_FULL", "1")
 }
 
+/// How many seconds of chaos: `TE_CHAOS_SECONDS`, else ten minutes at the full level, else one.
+pub fn chaos_seconds() -> u64 {
+    let usual = if full() { 600 } else { 60 };
+    number("TE_CHAOS_SECONDS").unwrap_or(usual)
+}
+
+/// The seed of a run that is to be repeated: `TE_CHAOS_SEED`.
+pub fn chaos_seed() -> Option<u64> {
+    number("TE_CHAOS_SEED")
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
 /// The file that collects skipped tests: `TE_SKIP_LOG`.
 pub(crate) fn skip_log() -> Option<PathBuf> {
     std::env::var_os("TE_SKIP_LOG").map(PathBuf::from)

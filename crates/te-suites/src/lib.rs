@@ -8,7 +8,8 @@
 //!
 //! A test that cannot run where it is says so through [`skip`] and never passes silently. The
 //! environment names the programs: `TE_BIN`, `TE_NODE`, `TE_PEER_PYTHON`; `TE_FULL=1` (or
-//! `TE_LEVEL=full`) asks for the long forms.
+//! `TE_LEVEL=full`) asks for the long forms; `TE_CHAOS_SECONDS` and `TE_CHAOS_SEED` say how long the
+//! chaos of `lifecycle` lasts, and which run of it to repeat.
 
 pub mod pattern;
 pub mod wire;
@@ -29,7 +30,7 @@ pub use calls::{Direction, Parts};
 pub use child::LineChild;
 pub use clock::{now, pace, wait_for, wait_until};
 pub use control::Wish;
-pub use environment::{full, peer_bench, peer_python, te_bin, te_node};
+pub use environment::{chaos_seconds, chaos_seed, full, peer_bench, peer_python, te_bin, te_node};
 pub use measure::{Bound, Case, Heartbeat, Usage, available_memory};
 pub use netns::Netns;
 pub use node::{Answer, Kind, Launched, Node, NodeSpec};

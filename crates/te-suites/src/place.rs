@@ -21,8 +21,19 @@ impl TempDir {
     /// # Errors
     /// What the system says.
     pub fn new() -> io::Result<Self> {
-        let name = format!("te-suites-{}-{}", std::process::id(), serial());
-        let path = std::env::temp_dir().join(name);
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// Makes one whose files are memory: for files that are mapped and written all the time.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn in_memory() -> io::Result<Self> {
+        Self::below(Path::new("/dev/shm"))
+    }
+
+    fn below(place: &Path) -> io::Result<Self> {
+        let path = place.join(format!("te-suites-{}-{}", std::process::id(), serial()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }

@@ -7,6 +7,8 @@
 //! left behind. Every bound on a wait is asserted beside what the machine itself lost meanwhile.
 #![cfg(test)]
 
+#[path = "lifecycle/chaos.rs"]
+mod chaos;
 #[path = "lifecycle/checked.rs"]
 mod checked;
 #[path = "lifecycle/control.rs"]

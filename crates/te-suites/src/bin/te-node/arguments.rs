@@ -15,13 +15,15 @@ pub(crate) struct Arguments {
     pub(crate) file: Option<PathBuf>,
     /// Where the buffer shall start.
     pub(crate) at: Option<u64>,
+    /// Bytes at both ends of the buffer that are not registered.
+    pub(crate) margin: u64,
 }
 
 impl Arguments {
     /// Reads pairs of a flag and its value.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let host = "127.0.0.1".to_owned();
-        let mut parsed = Self { host, size: 1 << 20, port: None, file: None, at: None };
+        let mut parsed = Self { host, size: 1 << 20, port: None, file: None, at: None, margin: 0 };
         while let Some(flag) = words.next() {
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
             let bad = || format!("{flag} {value} is not a number in range");
@@ -29,6 +31,7 @@ impl Arguments {
                 "--host" => parsed.host = value,
                 "--size" => parsed.size = value.parse().map_err(|_| bad())?,
                 "--port" => parsed.port = Some(value.parse().map_err(|_| bad())?),
+                "--margin" => parsed.margin = value.parse().map_err(|_| bad())?,
                 "--at" => parsed.at = Some(value.parse().map_err(|_| bad())?),
                 "--file" => parsed.file = Some(value.into()),
                 _ => return Err(format!("{flag} is not an argument of te-node")),

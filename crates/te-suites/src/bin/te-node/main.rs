@@ -1,6 +1,7 @@
 //! A process of our engine, driven over standard input and output, one JSON object a line.
 //!
 //! usage: te-node [--host H] [--size BYTES] [--port P] [--file PATH] [--at ADDRESS]
+//!                [--margin BYTES]
 //!
 //! The first line out names the segment, the buffer and the port, or the error that kept the
 //! engine from starting. Each command `{"op": ...}` gets one line back; the commands are those of
@@ -64,11 +65,13 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
     let mut addr = 0;
     if arguments.size > 0 {
         let region = match (&arguments.file, arguments.at) {
-            (Some(path), _) => memory.map_file(path, arguments.size)?,
+            (Some(path), at) => memory.map_file(path, at.unwrap_or(0), arguments.size)?,
             (None, Some(at)) => memory.map_at(at, arguments.size)?,
             (None, None) => engine.allocate(arguments.size).map_err(|error| chain(&error))?,
         };
-        engine.register(&region, RegisterOptions::default()).map_err(|error| chain(&error))?;
+        let open = region.subregion(arguments.margin, arguments.size - 2 * arguments.margin);
+        let open = open.map_err(|error| chain(&error))?;
+        engine.register(&open, RegisterOptions::default()).map_err(|error| chain(&error))?;
         addr = region.address();
         memory.add(region);
     }

@@ -61,8 +61,8 @@ impl Memory {
     }
 
     /// Maps `len` bytes of a file, which keeps them when this process is gone. A file that is
-    /// shorter becomes longer.
-    pub(crate) fn map_file(&self, path: &Path, len: u64) -> Result<Region, String> {
+    /// shorter becomes longer. Address 0 leaves the choice to the kernel.
+    pub(crate) fn map_file(&self, path: &Path, addr: u64, len: u64) -> Result<Region, String> {
         let told = |cause: io::Error| format!("cannot map {}: {cause}", path.display());
         let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let file = open.map_err(told)?;
@@ -70,14 +70,15 @@ impl Memory {
             file.set_len(len).map_err(told)?;
         }
         let size = usize::try_from(len).map_err(|_| "too long".to_owned())?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists;
-        // the file is open for reading and writing.
+        let place = if addr == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+        // SAFETY: a new mapping, at an address of the kernel's choice or one that it refuses where
+        // something is, touches no memory that exists; the file is open for reading and writing.
         let raw = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
+                pointer(addr).cast(),
                 size,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
+                libc::MAP_SHARED | place,
                 file.as_raw_fd(),
                 0,
             )
