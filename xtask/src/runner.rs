@@ -175,10 +175,15 @@ pub(crate) fn forget_settings(command: &mut Command) {
     }
 }
 
-/// A seed to replay is the one thing that a person says to a test through the environment.
+/// A seed to replay, and how much chaos there shall be, are what a person says to a test through
+/// the environment.
 fn tunes_an_engine(name: &str) -> bool {
-    name.starts_with("MC_") || name.starts_with("TE_") && !name.contains("SEED")
+    let is_said = name.contains("SEED") || name == CHAOS_SECONDS;
+    name.starts_with("MC_") || name.starts_with("TE_") && !is_said
 }
+
+/// How long the chaos run of the suite `lifecycle` goes on.
+pub(crate) const CHAOS_SECONDS: &str = "TE_CHAOS_SECONDS";
 
 fn belongs(result: &TestResult, prefix: &str) -> bool {
     name_in(result, prefix).is_some()
@@ -324,6 +329,13 @@ mod tests {
     }
 
     const TWO: &str = "test m::a ... ok\ntest b ... ok\ntest result: ok. 2 passed; 0 failed\n";
+
+    #[test]
+    fn only_what_a_person_says_to_a_test_reaches_it() {
+        let reach = ["TE_CHAOS_SECONDS", "TE_CHAOS_SEED", "TE_SIM_SEED", "TE_SIM_SEEDS", "PATH"];
+        assert!(!reach.into_iter().any(tunes_an_engine));
+        assert!(["MC_TCP_PROTO", "TE_TCP_PROTO", "TE_FULL"].into_iter().all(tunes_an_engine));
+    }
 
     #[test]
     fn a_test_in_the_skip_log_is_not_a_pass() {

@@ -9,10 +9,11 @@ use anyhow::ensure;
 
 use crate::artifacts::{self, Selection};
 use crate::debian;
+use crate::flags::Level;
 use crate::journal::Journal;
 use crate::outcome::{Outcome, TestResult};
 use crate::pyenv::{self, Peer};
-use crate::runner::Runner;
+use crate::runner::{CHAOS_SECONDS, Runner};
 use crate::suites::{Order, PeerUse};
 use crate::ui::{self, Stopwatch};
 use crate::workspace::Workspace;
@@ -45,7 +46,7 @@ pub(crate) fn run(
         level: order.level,
         env,
         one_by_one: true,
-        limit: Duration::from_secs(1500),
+        limit: limit(order.level),
         filter: order.filter.clone(),
     };
     let mut results = Vec::new();
@@ -53,6 +54,14 @@ pub(crate) fn run(
         results.extend(runner.run_program(journal, program)?);
     }
     Ok(results)
+}
+
+/// How long the program of a suite may run; what was asked for comes on top.
+#[expect(clippy::disallowed_methods, reason = "a person says it to the test, and so to its limit")]
+fn limit(level: Level) -> Duration {
+    let asked = std::env::var(CHAOS_SECONDS).ok().and_then(|text| text.parse().ok());
+    let usual = if level == Level::Full { 3600 } else { 1500 };
+    Duration::from_secs(usual).saturating_add(Duration::from_secs(asked.unwrap_or(0)))
 }
 
 /// Tools that the tests start: `ip` and `tc` for network namespaces.
