@@ -8,6 +8,7 @@
 //! waker or a peer is called.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -30,10 +31,15 @@ pub(crate) struct Inner {
     failed: usize,
     bytes: u64,
     first_fault: Option<TaskFault>,
+    quarantined: usize,
     notify: NotifyOutcome,
     /// To be sent once every task completed.
-    planned: Option<(SegmentId, Notify)>,
+    planned: Vec<(SegmentId, Notify)>,
+    /// Notifications under way.
+    sending: usize,
     freed: bool,
+    /// Nobody has its handle any more: it is freed when it is final.
+    orphaned: bool,
     wakers: Vec<Waker>,
     /// The earliest deadline of an open task, or one that has passed since.
     deadline: Option<Instant>,
@@ -65,6 +71,7 @@ impl Inner {
             self.completed += 1;
         } else {
             self.failed += 1;
+            self.quarantined += usize::from(task.is_quarantined());
             if self.first_fault.is_none() {
                 self.first_fault = task.fault().cloned();
             }
@@ -76,23 +83,39 @@ impl Inner {
     }
 
     fn is_final(&self) -> bool {
-        self.open == 0 && self.notify != NotifyOutcome::Sending
+        self.open == 0 && self.sending == 0
     }
 
     /// Plans what is to be sent once every task completed.
     pub(crate) fn plan_notify(&mut self, target: SegmentId, notify: Notify) {
-        self.planned = Some((target, notify));
+        self.planned.push((target, notify));
     }
 
     /// What is to be sent now; the batch is not final before that has ended. Dropped where a task
     /// did not complete (te-classic A76).
-    pub(crate) fn take_due_notify(&mut self) -> Option<(SegmentId, Notify)> {
+    pub(crate) fn take_due_notifies(&mut self) -> Vec<(SegmentId, Notify)> {
         if self.open > 0 {
-            return None;
+            return Vec::new();
         }
-        let planned = self.planned.take().filter(|_| self.failed == 0)?;
-        self.notify = NotifyOutcome::Sending;
-        Some(planned)
+        let mut due = std::mem::take(&mut self.planned);
+        if self.failed > 0 {
+            due.clear();
+        }
+        if !due.is_empty() {
+            self.sending += due.len();
+            self.notify = NotifyOutcome::Sending;
+        }
+        due
+    }
+
+    /// One notification has ended; a failure is what is told of several.
+    fn note_sent(&mut self, outcome: NotifyOutcome) {
+        self.sending -= 1;
+        let failed_before = matches!(self.notify, NotifyOutcome::Failed(_));
+        let told = !failed_before && (self.sending == 0 || outcome != NotifyOutcome::Delivered);
+        if told {
+            self.notify = outcome;
+        }
     }
 
     fn status(&self) -> BatchStatus {
@@ -106,6 +129,7 @@ impl Inner {
             total: self.tasks.len(),
             completed: self.completed,
             failed: self.failed,
+            quarantined: self.quarantined,
             bytes: self.bytes,
             notify: self.notify.clone(),
             fault: self.first_fault.clone(),
@@ -139,9 +163,12 @@ impl Batch {
             failed: 0,
             bytes: 0,
             first_fault: None,
+            quarantined: 0,
             notify: NotifyOutcome::None,
-            planned: None,
+            planned: Vec::new(),
+            sending: 0,
             freed: false,
+            orphaned: false,
             wakers: Vec::new(),
             deadline: None,
         };
@@ -186,10 +213,15 @@ impl Batch {
         inner.tasks.get(index).map(Task::status).ok_or(unknown)
     }
 
-    /// Sets what becomes of the notification, and tells waiters if the batch is final by it.
-    pub(crate) fn set_notify(&self, outcome: NotifyOutcome) {
-        self.lock().notify = outcome;
-        self.announce();
+    /// A notification has ended.
+    pub(crate) fn note_sent(&self, outcome: NotifyOutcome) {
+        self.lock().note_sent(outcome);
+    }
+
+    /// Whether it is final and nobody can ask for it any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let inner = self.lock();
+        inner.orphaned && inner.is_final()
     }
 
     /// Tells waiters and wakers if the batch is final.
@@ -202,7 +234,11 @@ impl Batch {
             self.changed.notify_all();
             std::mem::take(&mut inner.wakers)
         };
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            // A waker is foreign code: its panic must not reach the thread that brought the news,
+            // nor keep the news from the others.
+            drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
+        }
     }
 
     /// Waits until the batch is final, at most `patience`.
@@ -330,6 +366,19 @@ impl BatchTable {
         table.slots[batch.id().slot() as usize].batch = None;
         table.free.push(batch.id().slot());
         Ok(())
+    }
+
+    /// Nobody will ask for the batch again: it is freed now, or when it is final.
+    pub(crate) fn orphan(&self, id: BatchId) {
+        if self.free(id).is_err()
+            && let Ok(batch) = self.find(id)
+        {
+            batch.lock().orphaned = true;
+            // It may have become final between the two.
+            if batch.is_abandoned() {
+                drop(self.free(id));
+            }
+        }
     }
 
     /// Every batch that is not freed.

@@ -302,6 +302,7 @@ impl EngineBuilder {
             ticker: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Owner::present(),
+            publishing: Mutex::new(false),
         };
         for transport in &transports {
             let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));

@@ -16,9 +16,10 @@
 mod park;
 mod queue;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ use crate::status::{NotifyOutcome, TaskFault, TaskState};
 use crate::task::Landing;
 use crate::workers::Workers;
 use park::{Delayed, Parked};
-use queue::{Item, PeerQueue};
+use queue::{Fed, Item, PeerQueue};
 
 /// What the classic engine shares with the façade.
 #[derive(Debug, Clone)]
@@ -68,6 +69,9 @@ pub(crate) struct Classic {
     queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
     parked: Mutex<HashMap<SegmentId, Vec<Parked>>>,
     delayed: Mutex<Vec<Delayed>>,
+    /// How often tasks were told to end: whoever hands slices over looks whether that happened
+    /// meanwhile.
+    ends: AtomicU64,
 }
 
 impl Classic {
@@ -85,6 +89,7 @@ impl Classic {
             queues: RwLock::default(),
             parked: Mutex::default(),
             delayed: Mutex::default(),
+            ends: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&classic);
         peers.observe(Box::new(move |target, begun, fresh| {
@@ -107,7 +112,13 @@ impl Classic {
 
     fn pump(&self, queue: &PeerQueue) {
         let clock = &*self.shared.clock;
-        let orphans = queue.pump(&self.slices, clock, || self.shared.peers.current(queue.id));
+        let source = || self.shared.peers.current(queue.id);
+        let Fed { orphans, ending } = queue.pump(&self.slices, clock, &self.ends, source);
+        if !ending.is_empty() {
+            // Told to end while they were on their way to the transport, which could not know them
+            // when they were called back.
+            queue.transport.cancel(&ending);
+        }
         for Item { batch, task, .. } in orphans {
             let cause = "the peer is another process than the one that the request was meant for";
             let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
@@ -144,14 +155,22 @@ impl Classic {
         inner.note_final(index);
         self.count(&inner, index);
         self.log(inner.tasks[index].fault());
-        let notify = inner.take_due_notify();
+        let notifies = inner.take_due_notifies();
         let settled = inner.is_settled();
         drop(inner);
         self.shared.admission.leave(1, len);
-        match notify {
-            Some((target, notify)) => self.deliver(batch, target, notify),
-            None if settled => batch.announce(),
-            None => {}
+        if settled {
+            self.conclude(batch, notifies);
+        }
+    }
+
+    /// Every task of a batch is final: what was to be sent goes out, then the batch is final.
+    fn conclude(&self, batch: &Arc<Batch>, notifies: Vec<(SegmentId, Notify)>) {
+        if notifies.is_empty() {
+            self.shared.announce(batch);
+        }
+        for (target, notify) in notifies {
+            self.deliver(batch, target, notify);
         }
     }
 
@@ -191,27 +210,23 @@ impl Classic {
 
     /// Sends the notification that belongs to a batch, then the batch is final.
     pub(crate) fn deliver(&self, batch: &Arc<Batch>, target: SegmentId, notify: Notify) {
-        let (shared, ours) = (self.shared.clone(), Arc::clone(batch));
+        let mut delivery = Delivery {
+            shared: self.shared.clone(),
+            batch: Arc::clone(batch),
+            outcome: Err("it was not sent: the engine is closing, or too busy".into()),
+        };
         let job = Box::new(move || {
-            let outcome = match shared.peers.notify(target, &notify) {
-                Ok(()) => NotifyOutcome::Delivered,
-                Err(cause) => {
-                    shared.counters.notify_failures.add(1);
-                    NotifyOutcome::Failed(cause.into())
-                }
-            };
-            ours.set_notify(outcome);
+            delivery.outcome = delivery.shared.peers.notify(target, &notify);
         });
-        if self.shared.workers.run(job).is_err() {
-            self.shared.counters.notify_failures.add(1);
-            batch.set_notify(NotifyOutcome::Failed("too much control work is waiting".into()));
-        }
+        // A job that is not taken is dropped, and tells so like any other.
+        drop(self.shared.workers.run(job));
     }
 
     /// Ends one task; pieces that are with a transport are called back first.
     fn end_one(&self, batch: &Arc<Batch>, index: usize, state: TaskState, fault: SliceFault) {
         let patience = self.patience();
         let landing = self.apply(batch, index, |task| task.end(state, fault, patience));
+        self.ends.fetch_add(1, Ordering::AcqRel);
         if landing == Landing::Open {
             self.shared.alarm.at(patience);
             self.call_back(batch, |task| task == index);
@@ -247,7 +262,7 @@ impl Classic {
                     _ => TaskState::Failed,
                 };
                 if fault.class == FaultClass::Refused {
-                    self.refresh_in_background(flight.peer.id());
+                    self.refresh_in_background(flight.peer.id(), flight.since);
                 }
                 self.end_one(&flight.batch, flight.task, state, fault);
             }
@@ -298,12 +313,15 @@ impl DataPath for Classic {
         let mut ready: HashMap<SegmentId, Vec<Item>> = HashMap::new();
         let mut peers: HashMap<SegmentId, Option<Arc<RemoteSegment>>> = HashMap::new();
         let mut unknown = Vec::new();
-        let inner = batch.lock();
-        for task in tasks {
-            let Some(work) = inner.tasks[task].open_work() else { continue };
-            let target = work.target;
+        let open: Vec<_> = {
+            let inner = batch.lock();
+            let work = |task: usize| Some((task, inner.tasks[task].open_work()?));
+            tasks.filter_map(work).map(|(task, work)| (task, work.target, work.remote)).collect()
+        };
+        let open_tasks = open.len();
+        for (task, target, remote) in open {
             let known = peers.entry(target).or_insert_with(|| self.shared.peers.current(target));
-            let located = known.as_ref().is_some_and(|peer| peer.locate(&work.remote).is_some());
+            let located = known.as_ref().is_some_and(|peer| peer.locate(&remote).is_some());
             if located && self.shared.peers.is_cached() {
                 let item = Item { batch: Arc::clone(batch), task, piece: None };
                 ready.entry(target).or_default().push(item);
@@ -311,7 +329,6 @@ impl DataPath for Classic {
                 unknown.push(Parked::unlocated(batch, task, target));
             }
         }
-        drop(inner);
         for (target, items) in ready {
             let peer = peers.get(&target).and_then(Option::as_ref);
             if let Some(queue) = peer.and_then(|peer| self.queue(peer)) {
@@ -326,20 +343,39 @@ impl DataPath for Classic {
             }
         }
         unknown.into_iter().for_each(|parked| self.park(parked));
+        if open_tasks == 0 {
+            let mut inner = batch.lock();
+            let notifies = inner.take_due_notifies();
+            let settled = inner.is_settled();
+            drop(inner);
+            if settled {
+                self.conclude(batch, notifies);
+            }
+        }
     }
 
     fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str) {
         let class = FaultClass::Cancelled;
         let patience = self.patience();
+        let mut ended = false;
+        let mut flying = HashSet::new();
         for &task in tasks {
             let fault = SliceFault::new(class, Phase::Queue, cause);
-            self.apply(batch, task, |task| task.end(state, fault, patience));
+            match self.apply(batch, task, |task| task.end(state, fault, patience)) {
+                Landing::Open => drop(flying.insert(task)),
+                Landing::Final => ended = true,
+                _ => {}
+            }
         }
-        self.shared.alarm.at(patience);
-        let ending: std::collections::HashSet<usize> = tasks.iter().copied().collect();
-        self.call_back(batch, |task| ending.contains(&task));
-        let queues: Vec<_> = self.queues.read().values().cloned().collect();
-        queues.iter().for_each(|queue| queue.purge());
+        self.ends.fetch_add(1, Ordering::AcqRel);
+        if !flying.is_empty() {
+            self.shared.alarm.at(patience);
+            self.call_back(batch, |task| flying.contains(&task));
+        }
+        if ended || !flying.is_empty() {
+            let queues: Vec<_> = self.queues.read().values().cloned().collect();
+            queues.iter().for_each(|queue| queue.purge(batch));
+        }
     }
 
     fn tick(&self, now: Instant) -> Option<Instant> {
@@ -375,13 +411,44 @@ impl DataPath for Classic {
             let tasks = batch.lock().tasks.len();
             (0..tasks).for_each(|task| self.quarantine(&batch, task));
         }
-        Closing { joined, kept_bytes: self.slices.leak() }
+        Closing { joined, kept_bytes: self.slices.bytes() }
     }
 }
 
 impl fmt::Debug for Classic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Classic({} slices in flight)", self.slices.len())
+    }
+}
+
+impl Shared {
+    /// Tells whoever waits for a batch, and frees it where nobody can.
+    pub(crate) fn announce(&self, batch: &Batch) {
+        batch.announce();
+        if batch.is_abandoned() {
+            drop(self.batches.free(batch.id()));
+        }
+    }
+}
+
+/// A notification under way. However its job ends, the batch is told when this is dropped.
+struct Delivery {
+    shared: Shared,
+    batch: Arc<Batch>,
+    outcome: Result<(), String>,
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let outcome = match std::mem::replace(&mut self.outcome, Ok(())) {
+            Ok(()) => NotifyOutcome::Delivered,
+            Err(cause) => {
+                self.shared.counters.notify_failures.add(1);
+                NotifyOutcome::Failed(cause.into())
+            }
+        };
+        self.batch.note_sent(outcome);
+        self.shared.announce(&self.batch);
     }
 }
 

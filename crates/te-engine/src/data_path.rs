@@ -17,7 +17,8 @@ pub(crate) trait DataPath: fmt::Debug + Send + Sync {
     /// Whether some transport reaches this peer.
     fn reaches(&self, peer: &RemoteSegment) -> bool;
 
-    /// Takes charge of open tasks; each of them reaches one final state.
+    /// Takes charge of tasks that were just added to a batch; each open one of them reaches one
+    /// final state. What none of them is open for, such as a notification, is done here too.
     fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>);
 
     /// Ends open tasks of a batch with `state`, as soon as their local memory is free.

@@ -1,6 +1,7 @@
 //! The engine as callers see it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use te_metadata::{
-    HostPort, Incarnation, Notify, PeerServer, RpcMeta, SegmentDescriptor, SegmentName,
+    HostPort, Incarnation, Notify, PeerServer, RpcMeta, SegmentDescriptor, SegmentName, TcpEndpoint,
 };
 use te_segment::{
     AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
@@ -42,6 +43,8 @@ pub struct TransferEngine {
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: AtomicBool,
     pub(crate) owner: Owner,
+    /// Held while the descriptor is published; whether it was taken back for good.
+    pub(crate) publishing: Mutex<bool>,
 }
 
 /// What [`TransferEngine::sync_cache`] did (te-classic B45).
@@ -93,8 +96,15 @@ impl TransferEngine {
         self.publisher.incarnation()
     }
 
-    /// The descriptor that others get.
+    /// The descriptor that others get. In a forked child, one without buffers.
     pub fn descriptor(&self) -> SegmentDescriptor {
+        if !self.owner.is_here() {
+            return SegmentDescriptor::tcp(
+                self.local_name().as_str(),
+                TcpEndpoint::default(),
+                vec![],
+            );
+        }
         self.publisher.descriptor()
     }
 
@@ -165,19 +175,24 @@ impl TransferEngine {
         if !self.owner.is_here() {
             return Err(UnregisterError::Unavailable { reason: FORKED });
         }
-        let result = self.registry.unregister_all(addresses);
+        let result = self.registry.unregister_all(addresses, &*self.shared.clock);
         self.publish();
         result
     }
 
     /// Whether a range shares a byte with a registered buffer (te-classic A42).
     pub fn overlaps(&self, address: u64, len: u64) -> bool {
-        self.registry.segment().overlaps(address, len)
+        self.owner.is_here() && self.registry.segment().overlaps(address, len)
     }
 
     fn publish(&self) {
         let directory = self.shared.peers.directory();
         if directory.is_p2p() {
+            return;
+        }
+        // One at a time, each with a snapshot taken in its turn, and none after the end.
+        let withdrawn = self.publishing.lock();
+        if *withdrawn {
             return;
         }
         if let Err(error) = directory.publish(self.local_name(), &self.publisher.descriptor()) {
@@ -204,6 +219,9 @@ impl TransferEngine {
 
     /// What is known of an open segment: its descriptor as of now.
     pub fn segment(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
+        if !self.owner.is_here() {
+            return None;
+        }
         self.shared.peers.current(id)
     }
 
@@ -215,6 +233,9 @@ impl TransferEngine {
     /// # Errors
     /// [`OpenError::Name`].
     pub fn forget_segment(&self, name: &str) -> Result<(), OpenError> {
+        if !self.owner.is_here() {
+            return Err(OpenError::Forked);
+        }
         self.shared.peers.forget(&parse_name(name)?);
         Ok(())
     }
@@ -222,6 +243,9 @@ impl TransferEngine {
     /// Fetches the descriptors of all open segments anew, or of the one named.
     pub fn sync_cache(&self, name: Option<&str>) -> SyncReport {
         let mut report = SyncReport::default();
+        if !self.owner.is_here() {
+            return report;
+        }
         for (id, known) in self.shared.peers.known() {
             if name.is_some_and(|name| known.as_str() != name.trim_start_matches('/')) {
                 continue;
@@ -330,13 +354,13 @@ impl TransferEngine {
 
     /// Bytes of local memory whose tasks have ended while a transport still holds them.
     pub fn quarantined_bytes(&self) -> u64 {
-        self.shared.quarantine.bytes()
+        if self.owner.is_here() { self.shared.quarantine.bytes() } else { 0 }
     }
 
     /// Waits until no local memory is in quarantine, at most `timeout`; says whether that was
     /// reached.
     pub fn wait_quiescent(&self, timeout: Duration) -> bool {
-        self.shared.quarantine.wait_empty(timeout)
+        self.owner.is_here() && self.shared.quarantine.wait_empty(timeout)
     }
 
     /// Frees a batch whose tasks are all final, polled or not.
@@ -352,6 +376,9 @@ impl TransferEngine {
 
     /// Takes the notifications that arrived, oldest first.
     pub fn take_notifies(&self) -> Vec<Notify> {
+        if !self.owner.is_here() {
+            return Vec::new();
+        }
         self.inbox.take()
     }
 
@@ -395,14 +422,16 @@ impl TransferEngine {
         if !self.owner.is_here() {
             return EngineCloseReport { open_tasks: 0, joined: false, kept_bytes: 0 };
         }
-        let deadline = self.now() + timeout;
+        let deadline = self.now() + timeout.min(FAR);
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.withdraw();
         }
         let Closing { mut joined, kept_bytes } = self.path.close(deadline);
         self.shared.alarm.close();
         if let Some(ticker) = self.ticker.lock().take() {
-            joined &= ticker.join().is_ok();
+            // Foreign code that runs on the timer thread, such as a waker, may drop the engine.
+            let here = ticker.thread().id() == std::thread::current().id();
+            joined &= !here && ticker.join().is_ok();
         }
         joined &= self.shared.workers.close(deadline.saturating_duration_since(self.now()));
         if let Some(server) = &self.server {
@@ -413,6 +442,8 @@ impl TransferEngine {
     }
 
     fn withdraw(&self) {
+        let mut withdrawn = self.publishing.lock();
+        *withdrawn = true;
         if let Err(error) = self.shared.peers.directory().withdraw(self.local_name()) {
             tracing::warn!(%error, "what was published could not be removed");
         }
@@ -498,9 +529,17 @@ pub(crate) fn run_ticker(shared: &Shared, path: &dyn DataPath, mut duties: House
     shared.alarm.at(clock.now());
     while shared.alarm.wait(|| clock.now()) {
         let now = clock.now();
-        let nexts = [path.tick(now), duties.tick(now, shared)];
+        // Foreign code that panics below, such as a transport, must not end the keeping of time.
+        let round = AssertUnwindSafe(|| [path.tick(now), duties.tick(now, shared)]);
+        let nexts = catch_unwind(round).unwrap_or([Some(now + PAUSE), None]);
         if let Some(next) = nexts.into_iter().flatten().min() {
-            shared.alarm.at(next);
+            shared.alarm.at(next.max(now + STEP));
         }
     }
 }
+
+/// Deadlines are kept to this: a round looks at every batch, so there are not more of them.
+const STEP: Duration = Duration::from_millis(1);
+
+/// After a round that panicked, the next one.
+const PAUSE: Duration = Duration::from_millis(100);

@@ -233,7 +233,8 @@ pub enum WaitError {
     },
 }
 
-/// Why a synchronous transfer did not complete. Every task of it is final: local buffers are free.
+/// Why a synchronous transfer did not complete. Unless the variant says otherwise every task of it
+/// is final: local buffers are free, or the fault says that they are in quarantine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -250,7 +251,7 @@ pub enum TransferError {
         /// The first fault.
         first: Box<TaskFault>,
     },
-    /// Pieces did not come back after the deadline and the cancel that followed.
+    /// Tasks did not end after the deadline and the cancel that followed; local buffers are in use.
     #[error(transparent)]
     Wait(#[from] WaitError),
 }

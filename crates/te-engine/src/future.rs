@@ -12,20 +12,26 @@ use crate::batch::Batch;
 use crate::engine::TransferEngine;
 use crate::error::{BatchError, SubmitError};
 use crate::id::BatchId;
+use crate::process::Owner;
 use crate::request::TransferRequest;
 use crate::status::BatchStatus;
 
-/// Ends when a batch is final.
+/// Ends when a batch is final. In a forked child it ends at once, as failed with no task counted.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct BatchFuture {
     batch: Arc<Batch>,
+    owner: Owner,
 }
 
 impl Future for BatchFuture {
     type Output = BatchStatus;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BatchStatus> {
+        if !self.owner.is_here() {
+            // Nothing of the engine runs in a forked child, and its locks must not be touched.
+            return Poll::Ready(BatchStatus::unknown());
+        }
         match self.batch.poll(context.waker()) {
             Some(status) => Poll::Ready(status),
             None => Poll::Pending,
@@ -47,9 +53,16 @@ impl Future for TransferFuture<'_> {
     type Output = BatchStatus;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BatchStatus> {
-        let status = std::task::ready!(Pin::new(&mut self.waiting).poll(context));
-        drop(self.engine.free_batch(self.id));
-        Poll::Ready(status)
+        Pin::new(&mut self.waiting).poll(context)
+    }
+}
+
+impl Drop for TransferFuture<'_> {
+    /// The requests go on; their batch is freed when they are final.
+    fn drop(&mut self) {
+        if self.engine.owner.is_here() {
+            self.engine.shared.batches.orphan(self.id);
+        }
     }
 }
 
@@ -59,7 +72,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn wait_async(&self, batch: BatchId) -> Result<BatchFuture, BatchError> {
-        Ok(BatchFuture { batch: self.find(batch)? })
+        Ok(BatchFuture { batch: self.find(batch)?, owner: self.owner })
     }
 
     /// Begins to move the requests, and gives a future that ends when all are final. Never blocks:

@@ -13,9 +13,18 @@ use crate::stats::Counters;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     capacity: usize,
-    waiting: Mutex<VecDeque<Notify>>,
+    waiting: Mutex<Waiting>,
     counters: Arc<Counters>,
 }
+
+#[derive(Debug, Default)]
+struct Waiting {
+    notifies: VecDeque<Notify>,
+    bytes: usize,
+}
+
+/// Text of all notifications that wait, bytes.
+const MAX_BYTES: usize = 64 << 20;
 
 impl Inbox {
     pub(crate) fn new(capacity: usize, counters: Arc<Counters>) -> Self {
@@ -24,17 +33,20 @@ impl Inbox {
 
     pub(crate) fn put(&self, notify: Notify) -> Result<(), NotifyRefused> {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= self.capacity && !te_metadata::sabotage::is_off("notify-bound") {
+        let bytes = waiting.bytes + notify.name.len() + notify.msg.len();
+        let full = waiting.notifies.len() >= self.capacity || bytes > MAX_BYTES;
+        if full && !te_metadata::sabotage::is_off("notify-bound") {
             self.counters.notify_refused.add(1);
-            let reason = format!("{} notifications wait to be taken", waiting.len());
+            let reason = format!("{} notifications wait to be taken", waiting.notifies.len());
             return Err(NotifyRefused { reason });
         }
-        waiting.push_back(notify);
+        waiting.bytes = bytes;
+        waiting.notifies.push_back(notify);
         Ok(())
     }
 
     pub(crate) fn take(&self) -> Vec<Notify> {
-        self.waiting.lock().drain(..).collect()
+        std::mem::take(&mut *self.waiting.lock()).notifies.into()
     }
 }
 
@@ -78,5 +90,8 @@ mod tests {
         assert_eq!(inbox.take(), [notify("1"), notify("2")]);
         inbox.put(notify("4")).unwrap();
         assert_eq!(inbox.take(), [notify("4")]);
+        let long = notify(&"x".repeat(40 << 20));
+        inbox.put(long.clone()).unwrap();
+        assert!(inbox.put(long).is_err(), "bytes are bounded too");
     }
 }

@@ -4,6 +4,7 @@
 //! I2  The engine's own name is the local segment and costs no message (FB31).
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,14 @@ impl Peers {
     /// Fetches on the calling thread and tells whoever waits.
     pub(crate) fn fetch(&self, ticket: FetchTicket) -> Result<Arc<RemoteSegment>, ResolveError> {
         let name = ticket.name().clone();
-        match self.directory.fetch(&name, &self.publisher.body()) {
+        let asked =
+            catch_unwind(AssertUnwindSafe(|| self.directory.fetch(&name, &self.publisher.body())));
+        let Ok(answer) = asked else {
+            // A store is foreign code. Its panic was told by its hook; here it is an absent answer.
+            self.end_fetch(ticket, None);
+            return Err(ResolveError::NotFound { name });
+        };
+        match answer {
             Ok(resolved) => self
                 .end_fetch(ticket, Some((resolved.rpc, resolved.descriptor)))
                 .ok_or(ResolveError::NotFound { name }),

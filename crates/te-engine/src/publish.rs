@@ -71,10 +71,13 @@ impl Publisher {
 
     fn with_snapshot<T>(&self, use_it: impl FnOnce(&Snapshot) -> T) -> T {
         let mut last = self.last.lock();
-        let (version, buffers) = self.segment.snapshot();
+        let version = self.segment.version();
         match last.as_ref() {
             Some(snapshot) if snapshot.version == version => use_it(snapshot),
-            _ => use_it(last.insert(self.take_snapshot(version, &buffers))),
+            _ => {
+                let (version, buffers) = self.segment.snapshot();
+                use_it(last.insert(self.take_snapshot(version, &buffers)))
+            }
         }
     }
 

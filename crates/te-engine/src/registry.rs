@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_segment::{
-    LocalBuffer, LocalSegment, Region, RegisterError, RegisterOptions, UnregisterError,
+    LocalBuffer, LocalSegment, Region, RegisterError, RegisterOptions, Retiring, UnregisterError,
 };
-use te_transport::Transport;
+use te_transport::{Clock, Transport};
 
 /// Local memory and those who use it.
 #[derive(Debug)]
@@ -47,6 +47,12 @@ impl Registry {
         for (done, buffer) in fresh.iter().enumerate() {
             if let Err(error) = self.offer(buffer) {
                 fresh[..done].iter().for_each(|taken| self.withdraw(taken, self.transports.len()));
+                drop(fresh);
+                // Duplicates whose other registration went meanwhile have nobody else to end them.
+                for orphan in reservation.roll_back() {
+                    self.withdraw(orphan.buffer(), self.transports.len());
+                    drop(orphan.finish(self.patience));
+                }
                 return Err(error);
             }
         }
@@ -77,14 +83,26 @@ impl Registry {
         self.transports[..n].iter().rev().for_each(|transport| transport.deregister(buffer));
     }
 
-    pub(crate) fn unregister(&self, address: u64) -> Result<(), UnregisterError> {
-        let Some(retiring) = self.segment.retire(address)? else { return Ok(()) };
-        self.withdraw(retiring.buffer(), self.transports.len());
-        retiring.finish(self.patience)
-    }
-
-    /// Unregisters all of them, past errors; gives the first error (A26, J45).
-    pub(crate) fn unregister_all(&self, addresses: &[u64]) -> Result<(), UnregisterError> {
-        addresses.iter().map(|address| self.unregister(*address)).fold(Ok(()), Result::and)
+    /// Unregisters all of them, past errors; gives the first error (A26, J45). All of them are
+    /// closed to new work before any is waited for, and one limit holds for all the waiting.
+    pub(crate) fn unregister_all(
+        &self,
+        addresses: &[u64],
+        clock: &dyn Clock,
+    ) -> Result<(), UnregisterError> {
+        let deadline = clock.now() + self.patience;
+        let retire = |address: &u64| {
+            let retiring = self.segment.retire(*address)?;
+            if let Some(retiring) = &retiring {
+                self.withdraw(retiring.buffer(), self.transports.len());
+            }
+            Ok(retiring)
+        };
+        let retiring: Vec<_> = addresses.iter().map(retire).collect();
+        let finish = |retiring: Result<Option<Retiring<'_>>, UnregisterError>| match retiring? {
+            Some(retiring) => retiring.finish(deadline.saturating_duration_since(clock.now())),
+            None => Ok(()),
+        };
+        retiring.into_iter().map(finish).fold(Ok(()), Result::and)
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use te_segment::{LocalRange, Opcode, SegmentId};
 
 use crate::engine::TransferEngine;
+use crate::error::WaitError;
 use crate::id::BatchId;
 use crate::request::TransferRequest;
 use crate::status::{TaskFault, TaskState};
@@ -65,7 +66,13 @@ pub enum FragmentError {
         /// Why.
         reason: String,
     },
-    /// The transfer failed.
+    /// The engine cannot tell any more, as in a forked child.
+    #[error("the outcome is not known: {reason}")]
+    Lost {
+        /// Why.
+        reason: String,
+    },
+    /// The transfer failed. Its local memory is free, or the fault says that it is in quarantine.
     #[error(transparent)]
     Failed(#[from] Box<TaskFault>),
     /// The operation is not complete; it goes on.
@@ -244,9 +251,10 @@ impl ScatterOperation<'_> {
         let waited = self.batch.map(|batch| self.engine.wait(batch, timeout));
         self.collect();
         match waited {
-            Some(Err(crate::WaitError::TimedOut { waited, .. })) => {
+            Some(Err(WaitError::TimedOut { waited, .. })) => {
                 Err(FragmentError::TimedOut { waited })
             }
+            Some(Err(error)) => Err(FragmentError::Lost { reason: error.to_string() }),
             _ => self.first_error(),
         }
     }
@@ -299,7 +307,9 @@ impl Drop for ScatterOperation<'_> {
         self.cancel();
         drop(self.engine.wait(batch, self.engine.config().engine.shutdown_timeout));
         self.collect();
-        drop(self.engine.free_batch(batch));
+        if self.engine.owner.is_here() {
+            self.engine.shared.batches.orphan(batch);
+        }
     }
 }
 

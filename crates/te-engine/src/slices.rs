@@ -95,11 +95,15 @@ impl SliceTable {
         }
     }
 
-    /// Keeps the memory of every slice that never came back for good. Gives their bytes.
-    pub(crate) fn leak(&self) -> u64 {
-        let mut table = self.slots.lock();
-        let flights = table.slots.iter_mut().filter_map(|slot| slot.flight.take());
-        flights.map(|flight| (flight.piece.len, std::mem::forget(flight)).0).sum()
+    /// Bytes of the slices that are out.
+    pub(crate) fn bytes(&self) -> u64 {
+        let table = self.slots.lock();
+        table
+            .slots
+            .iter()
+            .filter_map(|slot| slot.flight.as_ref())
+            .map(|flight| flight.piece.len)
+            .sum()
     }
 
     /// Tasks with a slice that left at `before` or earlier, and when the oldest other slice left.
@@ -114,6 +118,14 @@ impl SliceTable {
     pub(crate) fn len(&self) -> usize {
         let table = self.slots.lock();
         table.slots.len() - table.free.len()
+    }
+}
+
+impl Drop for SliceTable {
+    /// What no transport gave back by now is kept for good: something may still write it.
+    fn drop(&mut self) {
+        let slots = self.slots.get_mut().slots.iter_mut();
+        slots.filter_map(|slot| slot.flight.take()).for_each(std::mem::forget);
     }
 }
 

@@ -45,6 +45,9 @@ pub struct TaskFault {
     pub target: SegmentId,
     /// How often a piece of it was tried, from 1; 0 when none was.
     pub attempts: u16,
+    /// Whether its local memory is in quarantine: a transport still holds it, and it must not be
+    /// freed or filled anew before [`crate::TransferEngine::wait_quiescent`] says so.
+    pub quarantined: bool,
     /// The last fault of a piece.
     pub fault: SliceFault,
 }
@@ -56,10 +59,10 @@ impl fmt::Display for TaskFault {
             Opcode::Write => "write",
         };
         write!(f, "request {} ({op}, segment {}): {}", self.index, self.peer, self.fault)?;
-        match self.attempts {
-            0 | 1 => Ok(()),
-            n => write!(f, ", attempt {n}"),
+        if self.attempts > 1 {
+            write!(f, ", attempt {}", self.attempts)?;
         }
+        if self.quarantined { f.write_str(", local memory in quarantine") } else { Ok(()) }
     }
 }
 
@@ -106,10 +109,29 @@ pub struct BatchStatus {
     pub completed: usize,
     /// Tasks that ended otherwise.
     pub failed: usize,
+    /// Of these, tasks whose local memory was put into quarantine.
+    pub quarantined: usize,
     /// Bytes in place, of all tasks.
     pub bytes: u64,
     /// What became of the notification.
     pub notify: NotifyOutcome,
     /// The first fault that was met.
     pub fault: Option<TaskFault>,
+}
+
+#[cfg(feature = "async")]
+impl BatchStatus {
+    /// What a forked child is told of a batch that it cannot look at.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            state: TaskState::Failed,
+            total: 0,
+            completed: 0,
+            failed: 0,
+            quarantined: 0,
+            bytes: 0,
+            notify: NotifyOutcome::None,
+            fault: None,
+        }
+    }
 }

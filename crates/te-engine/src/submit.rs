@@ -55,7 +55,8 @@ impl TransferEngine {
     }
 
     /// Moves requests and waits for their end. When the time is up, what is open is called back,
-    /// and the call returns once the local memory is free.
+    /// and the call returns once the local memory is free, or the fault says that it is in
+    /// quarantine.
     ///
     /// # Errors
     /// [`TransferError`] with the first fault.
@@ -66,8 +67,7 @@ impl TransferEngine {
     ) -> Result<u64, TransferError> {
         let batch = self.allocate_batch(requests.len()).map_err(SubmitError::from)?;
         let result = self.transfer_in(batch, requests, timeout);
-        // A batch that is still busy is freed when the engine is dropped.
-        drop(self.free_batch(batch));
+        self.shared.batches.orphan(batch);
         result
     }
 
@@ -84,8 +84,10 @@ impl TransferEngine {
         } else {
             requests
         };
+        let begun = self.now();
         self.submit_within(batch, requests, timeout)?;
-        let status = match self.wait(batch, timeout) {
+        let left = timeout.saturating_sub(self.now().saturating_duration_since(begun));
+        let status = match self.wait(batch, left) {
             Ok(status) => status,
             Err(WaitError::TimedOut { .. }) => {
                 self.cancel(batch).map_err(WaitError::from)?;

@@ -152,6 +152,10 @@ impl Task {
         self.work.as_ref()?.deadline
     }
 
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.quarantined
+    }
+
     /// Whether it was told to end and has not yet: its transport holds a slice of it.
     pub(crate) fn is_ending(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.ending.is_some())
@@ -242,6 +246,9 @@ impl Task {
         self.remote = self.remote.and(RemoteSide::InDoubt);
         self.quarantined = true;
         self.fault = Some(self.fault_of(&work, ending.fault));
+        if let Some(fault) = self.fault.as_mut() {
+            fault.quarantined = true;
+        }
         self.state = ending.state;
         Some(work)
     }
@@ -261,7 +268,15 @@ impl Task {
 
     fn fault_of(&self, work: &Work, fault: SliceFault) -> Box<TaskFault> {
         let (op, target, peer) = (work.op, work.target, work.peer.name().as_str().into());
-        Box::new(TaskFault { index: 0, op, peer, target, attempts: self.attempts, fault })
+        Box::new(TaskFault {
+            index: 0,
+            op,
+            peer,
+            target,
+            attempts: self.attempts,
+            quarantined: false,
+            fault,
+        })
     }
 
     fn finish(&mut self, state: TaskState) {

@@ -22,7 +22,9 @@ impl Turnstile {
         }
         let mut honoured = 1;
         loop {
+            let open = OpenOnPanic(self);
             work();
+            std::mem::forget(open);
             // Release pairs with the acquire above.
             let left = self.wishes.fetch_sub(honoured, Ordering::AcqRel) - honoured;
             if left == 0 {
@@ -30,6 +32,15 @@ impl Turnstile {
             }
             honoured = left;
         }
+    }
+}
+
+/// Lets the next caller in where `work` panicked; wishes that were left meanwhile are its.
+struct OpenOnPanic<'a>(&'a Turnstile);
+
+impl Drop for OpenOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.wishes.store(0, Ordering::Release);
     }
 }
 
@@ -67,5 +78,22 @@ mod tests {
             work.store(0, Ordering::Release);
             inside.store(false, Ordering::Release);
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod panics {
+    //! Work that panics.
+
+    use super::*;
+
+    #[test]
+    fn after_a_panic_inside_the_next_caller_gets_in() {
+        let turnstile = Turnstile::default();
+        let broken = std::panic::AssertUnwindSafe(|| turnstile.pass(|| panic!("work of the test")));
+        assert!(std::panic::catch_unwind(broken).is_err());
+        let mut inside = false;
+        turnstile.pass(|| inside = true);
+        assert!(inside);
     }
 }

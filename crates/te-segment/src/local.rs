@@ -187,6 +187,11 @@ impl LocalSegment {
         (table.version(), table.open_buffers())
     }
 
+    /// The number that [`LocalSegment::snapshot`] gives, without the list.
+    pub fn version(&self) -> u64 {
+        self.table.read().version()
+    }
+
     /// Begins to unregister the buffer that starts at `address`: it takes no new guard.
     ///
     /// Gives `None` where the same range was registered more often and stays.

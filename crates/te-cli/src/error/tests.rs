@@ -75,8 +75,9 @@ fn status(state: TaskState, class: FaultClass, phase: Phase, remote: RemoteSide)
         .with_os_error(&io::Error::from_raw_os_error(104));
     let target = SegmentId::LOCAL;
     let peer = "10.0.0.2:15001".into();
-    let fault = TaskFault { index: 0, op: Opcode::Write, peer, target, attempts: 3, fault };
-    TransferStatus { state, bytes: 0, remote, fault: Some(fault) }
+    let op = Opcode::Write;
+    let fault = TaskFault { index: 0, op, peer, target, attempts: 3, quarantined: false, fault };
+    TransferStatus { state, bytes: 0, remote, quarantined: false, fault: Some(fault) }
 }
 
 #[test]

@@ -147,11 +147,15 @@ fn a_batch_waits_for_its_notification() {
     let mut inner = batch.lock();
     inner.push(task(0, None));
     inner.plan_notify(SegmentId::LOCAL, notify);
-    assert!(inner.take_due_notify().is_some());
-    assert!(inner.take_due_notify().is_none());
+    inner.plan_notify(SegmentId::LOCAL, Notify { name: "n".into(), msg: "another".into() });
+    assert_eq!(inner.take_due_notifies().len(), 2);
+    assert!(inner.take_due_notifies().is_empty());
     drop(inner);
     assert_eq!(batch.status().state, TaskState::Waiting);
-    batch.set_notify(NotifyOutcome::Delivered);
+    batch.note_sent(NotifyOutcome::Delivered);
+    assert_eq!(batch.status().state, TaskState::Waiting, "one of two is under way");
+    batch.note_sent(NotifyOutcome::Delivered);
+    assert_eq!(batch.status().notify, NotifyOutcome::Delivered);
     assert_eq!(batch.status().state, TaskState::Completed);
 }
 
@@ -171,4 +175,47 @@ fn a_task_whose_slices_do_not_come_back_ends_in_quarantine() {
     assert_eq!(status.remote, RemoteSide::InDoubt);
     let late = task.land(pieces[0], &completion(Ok(()), RemoteSide::Settled));
     assert_eq!((late, task.status()), (Landing::Stale, status), "a final state does not change");
+}
+
+#[test]
+fn a_waker_that_panics_keeps_the_news_from_nobody() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    struct Bad;
+    impl std::task::Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of the test");
+        }
+    }
+    #[derive(Default)]
+    struct Good(AtomicBool);
+    impl std::task::Wake for Good {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let batch = crate::testing_support::a_batch();
+    let good = Arc::new(Good::default());
+    let wakers = [Arc::new(Bad).into(), Arc::clone(&good).into()];
+    batch.lock().wakers.extend(wakers);
+    batch.announce();
+    assert!(good.0.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_batch_that_nobody_can_ask_for_is_freed_when_it_is_final() {
+    let table = BatchTable::default();
+    let done = table.allocate(1).unwrap();
+    table.orphan(done);
+    assert!(table.find(done).is_err());
+    let open = table.allocate(1).unwrap();
+    let batch = table.find(open).unwrap();
+    batch.lock().push(task(4096, None));
+    table.orphan(open);
+    assert!(table.find(open).is_ok() && !batch.is_abandoned());
+    let mut inner = batch.lock();
+    let piece = launch_all(&mut inner.tasks[0])[0];
+    inner.tasks[0].land(piece, &completion(Ok(()), RemoteSide::Settled));
+    inner.note_final(0);
+    drop(inner);
+    assert!(batch.is_abandoned());
 }

@@ -12,7 +12,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use super::queue::Item;
 use super::{Classic, MAX_PAUSE};
 use crate::batch::Batch;
-use crate::peers::Freshness;
+use crate::peers::{Freshness, Peers};
 use crate::retry::Second;
 use crate::slices::Flight;
 use crate::status::TaskState;
@@ -57,7 +57,31 @@ impl Parked {
             task: flight.task,
             target: flight.peer.id(),
             failure: Some(failure),
-            since: None,
+            // A descriptor that was fetched after the failed try began is fresh enough: a burst of
+            // faults costs one fetch, and a try too many where the peer left in between.
+            since: Some(flight.since),
+        }
+    }
+}
+
+/// A fetch under way. However its job ends, the ticket is given back when this is dropped.
+struct Errand {
+    peers: Arc<Peers>,
+    ticket: Option<FetchTicket>,
+}
+
+impl Errand {
+    fn run(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            drop(self.peers.fetch(ticket));
+        }
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.peers.abandon(ticket);
         }
     }
 }
@@ -66,7 +90,7 @@ impl Classic {
     /// Parks, and sees to it that a fresh descriptor comes.
     pub(super) fn park(&self, mut parked: Parked) {
         let (target, since) = (parked.target, self.shared.clock.now());
-        parked.since = Some(since);
+        let since = *parked.since.get_or_insert(since);
         self.parked.lock().entry(target).or_default().push(parked);
         self.ask(target, since);
     }
@@ -81,27 +105,16 @@ impl Classic {
     }
 
     /// After a refusal the cache is stale; nobody waits for the result.
-    pub(super) fn refresh_in_background(&self, target: SegmentId) {
-        self.ask(target, self.shared.clock.now());
+    pub(super) fn refresh_in_background(&self, target: SegmentId, since: Instant) {
+        self.ask(target, since);
     }
 
     /// Fetches on a control thread; [`Classic::unpark`] is told by the cache when it ends.
     fn fetch(&self, ticket: FetchTicket) {
         self.shared.counters.refreshes.add(1);
-        // The ticket must be given back even where no worker takes the job.
-        let ticket = Arc::new(parking_lot::Mutex::new(Some(ticket)));
-        let (held, peers) = (Arc::clone(&ticket), Arc::clone(&self.shared.peers));
-        let job = Box::new(move || {
-            let ticket = held.lock().take();
-            if let Some(ticket) = ticket {
-                drop(peers.fetch(ticket));
-            }
-        });
-        if self.shared.workers.run(job).is_err()
-            && let Some(ticket) = ticket.lock().take()
-        {
-            self.shared.peers.abandon(ticket);
-        }
+        let mut errand = Errand { peers: Arc::clone(&self.shared.peers), ticket: Some(ticket) };
+        // A job that is not taken is dropped, and gives the ticket back like any other.
+        drop(self.shared.workers.run(Box::new(move || errand.run())));
     }
 
     /// Looks at everything parked for a peer up to `begun`, and asks again for what came later.
@@ -112,7 +125,10 @@ impl Classic {
         fresh: Option<&Arc<RemoteSegment>>,
     ) {
         let mut parked = self.parked.lock();
-        let Some(list) = parked.remove(&target) else { return };
+        let Some(list) = parked.remove(&target) else {
+            drop(parked);
+            return self.feed(target);
+        };
         let (due, later): (Vec<_>, Vec<_>) =
             list.into_iter().partition(|p| p.since.is_none_or(|since| since <= begun));
         let again = later.iter().filter_map(|p| p.since).max();
@@ -128,6 +144,14 @@ impl Classic {
         }
         if let Some(since) = again {
             self.ask(target, since);
+        }
+    }
+
+    /// A peer that is known again may have requests waiting that nothing else would feed.
+    fn feed(&self, target: SegmentId) {
+        let queue = self.queues.read().get(&target).cloned();
+        if let Some(queue) = queue {
+            self.pump(&queue);
         }
     }
 

@@ -10,10 +10,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use te_segment::{RemoteSegment, SegmentId, Slice};
+use te_segment::{RemoteSegment, SegmentId, Slice, SliceToken};
 use te_transport::{Clock, SliceSource, Transport};
 
 use crate::batch::Batch;
@@ -97,33 +98,54 @@ impl PeerQueue {
         self.turns.lock().of(&batch).push_front(item);
     }
 
-    /// Forgets items whose task is ending or final.
-    pub(crate) fn purge(&self) {
-        let is_open = |item: &Item| item.batch.lock().tasks[item.task].open_work().is_some();
+    /// Forgets items of a batch whose task is ending or final. A batch without items is taken out
+    /// when its turn comes.
+    pub(crate) fn purge(&self, batch: &Arc<Batch>) {
         let mut turns = self.turns.lock();
-        let Turns { order, by_batch } = &mut *turns;
-        by_batch.values_mut().for_each(|turn| turn.items.retain(is_open));
-        by_batch.retain(|_, turn| !turn.items.is_empty());
-        order.retain(|id| by_batch.contains_key(id));
+        let Some(turn) = turns.by_batch.get_mut(&batch.id()) else { return };
+        let inner = batch.lock();
+        turn.items.retain(|item| inner.tasks[item.task].open_work().is_some());
     }
 
-    /// Feeds the transport until it has no room or nothing is left. Gives back the items that were
-    /// meant for another process than the peer is now.
+    /// Feeds the transport until it has no room or nothing is left. `ends` counts how often tasks
+    /// were told to end.
     pub(crate) fn pump(
         &self,
         slices: &SliceTable,
         clock: &dyn Clock,
+        ends: &AtomicU64,
         peer: impl Fn() -> Option<Arc<RemoteSegment>>,
-    ) -> Vec<Item> {
-        let mut orphans = Vec::new();
+    ) -> Fed {
+        let mut fed = Fed::default();
         self.feeding.pass(|| {
-            let Some(peer) = peer() else { return };
-            let since = clock.now();
-            let mut source =
-                Source { queue: self, slices, peer: &peer, since, orphans: &mut orphans };
+            // A peer that was forgotten meanwhile is the one that the first request was meant for.
+            let Some(peer) = peer().or_else(|| self.meant()) else { return };
+            let before = ends.load(Ordering::Acquire);
+            let mut source = Source {
+                queue: self,
+                slices,
+                peer: &peer,
+                since: clock.now(),
+                orphans: &mut fed.orphans,
+                given: Vec::new(),
+                judged: None,
+            };
             self.transport.submit(&peer, &mut source);
+            if ends.load(Ordering::Acquire) != before {
+                let given = source.given.into_iter();
+                fed.ending.extend(given.filter(Given::is_ending).map(|given| given.token));
+            }
         });
-        orphans
+        fed
+    }
+
+    /// The peer that the first request was meant for.
+    fn meant(&self) -> Option<Arc<RemoteSegment>> {
+        let turns = self.turns.lock();
+        let mut items = turns.order.iter().filter_map(|id| turns.by_batch[id].items.front());
+        items.find_map(|item| {
+            Some(Arc::clone(&item.batch.lock().tasks[item.task].open_work()?.peer))
+        })
     }
 }
 
@@ -133,12 +155,37 @@ impl fmt::Debug for PeerQueue {
     }
 }
 
+/// What feeding a transport left to be done.
+#[derive(Default)]
+pub(crate) struct Fed {
+    /// Items that were meant for another process than the peer is now.
+    pub(crate) orphans: Vec<Item>,
+    /// Slices whose task was told to end while they were handed over.
+    pub(crate) ending: Vec<SliceToken>,
+}
+
+/// A slice that was handed over.
+struct Given {
+    batch: Arc<Batch>,
+    task: usize,
+    token: SliceToken,
+}
+
+impl Given {
+    fn is_ending(&self) -> bool {
+        self.batch.lock().tasks[self.task].is_ending()
+    }
+}
+
 struct Source<'a> {
     queue: &'a PeerQueue,
     slices: &'a SliceTable,
     peer: &'a Arc<RemoteSegment>,
     since: Instant,
     orphans: &'a mut Vec<Item>,
+    given: Vec<Given>,
+    /// The last snapshot that was compared with `peer`, and whether it is of another process.
+    judged: Option<(Arc<RemoteSegment>, bool)>,
 }
 
 impl SliceSource for Source<'_> {
@@ -156,6 +203,21 @@ impl SliceSource for Source<'_> {
 }
 
 impl Source<'_> {
+    /// Whether a request that was meant for `meant` must not go to the peer.
+    fn is_orphan(&mut self, meant: &Arc<RemoteSegment>) -> bool {
+        if Arc::ptr_eq(meant, self.peer) {
+            return false;
+        }
+        match &self.judged {
+            Some((known, verdict)) if Arc::ptr_eq(known, meant) => *verdict,
+            _ => {
+                let verdict = is_other_process(meant, self.peer);
+                self.judged = Some((Arc::clone(meant), verdict));
+                verdict
+            }
+        }
+    }
+
     /// The next slice of a batch. Items that have none left are taken out.
     fn next_of(&mut self, turn: &mut Turn) -> Option<Slice> {
         let policy = self.queue.transport.capabilities().slices;
@@ -163,10 +225,8 @@ impl Source<'_> {
         loop {
             let front = turn.items.front()?;
             let task = &mut inner.tasks[front.task];
-            let is_orphan = |meant: &Arc<RemoteSegment>| {
-                !Arc::ptr_eq(meant, self.peer) && is_other_process(meant, self.peer)
-            };
-            if task.open_work().is_some_and(|work| is_orphan(&work.peer)) {
+            let meant = task.open_work().map(|work| Arc::clone(&work.peer));
+            if meant.is_some_and(|meant| self.is_orphan(&meant)) {
                 self.orphans.extend(turn.items.pop_front());
                 continue;
             }
@@ -181,6 +241,7 @@ impl Source<'_> {
             let (batch, peer) = (Arc::clone(&turn.batch), Arc::clone(self.peer));
             let flight = Flight { batch, task: index, piece, peer, since: self.since, held: None };
             let token = self.slices.insert(flight);
+            self.given.push(Given { batch: Arc::clone(&turn.batch), task: index, token });
             return Some(Slice {
                 token,
                 op: launch.op,

@@ -125,3 +125,66 @@ fn a_small_batch_is_not_held_up_by_a_large_one() {
     assert!(world.run(&[&a, &b], &[(&a, large)], Duration::from_secs(10)));
     assert_eq!(a.engine.batch_status(large).unwrap().failed, 0);
 }
+
+#[test]
+fn ending_many_batches_takes_time_in_proportion() {
+    // Each batch of one request, all to a peer without room: closing looks at each of them once.
+    let world = World::new(SimFabric::builder(5).queue_limit(4));
+    let (a, b) = (world.node("a"), world.node("b"));
+    let target = a.engine.open_segment("b").unwrap();
+    let write = TransferRequest::write(a.region.range(0, 64).unwrap(), target, b.region.address());
+    let many = |n: usize| {
+        let begun = std::time::Instant::now();
+        let batches: Vec<_> = (0..n).map(|_| a.engine.allocate_batch(1).unwrap()).collect();
+        for batch in &batches {
+            a.engine.submit(*batch, std::slice::from_ref(&write)).unwrap();
+        }
+        for batch in &batches {
+            a.engine.cancel(*batch).unwrap();
+        }
+        begun.elapsed()
+    };
+    many(500);
+    let (few, lots) = (many(2000), many(20_000));
+    assert!(lots < few * 60 + Duration::from_secs(1), "{few:?} for 2000, {lots:?} for 20000");
+    let begun = std::time::Instant::now();
+    many(20_000);
+    a.engine.close(Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_burst_of_faults_costs_few_refreshes() {
+    // FB26, I3 of the classic engine: what failed was begun before the descriptor was fetched.
+    let world = World::new(SimFabric::builder(6).queue_limit(256).detect(Duration::from_millis(1)));
+    let (a, b) = (world.node("a"), world.node("b"));
+    let target = a.engine.open_segment("b").unwrap();
+    let write = |i: u64| {
+        let local = a.region.range(i * 100, 100).unwrap();
+        TransferRequest::write(local, target, b.region.address() + i * 100)
+    };
+    let batch = a.engine.allocate_batch(200).unwrap();
+    a.engine.submit(batch, &(0..200).map(write).collect::<Vec<_>>()).unwrap();
+    b.engine.unregister(b.region.address()).unwrap();
+    assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(2)));
+    let refreshes = a.engine.stats().refreshes;
+    assert!(refreshes <= 5, "{refreshes} refreshes for 200 refusals of one burst");
+}
+
+#[test]
+fn a_peer_that_was_forgotten_still_gets_what_was_meant_for_it() {
+    let world = World::new(SimFabric::builder(7).queue_limit(2));
+    let (a, b) = (world.node("a"), world.node("b"));
+    fill(&a.region, 7);
+    let target = a.engine.open_segment("b").unwrap();
+    let write = |i: u64| {
+        let local = a.region.range(i * 100, 100).unwrap();
+        TransferRequest::write(local, target, b.region.address() + i * 100)
+    };
+    let batch = a.engine.allocate_batch(50).unwrap();
+    a.engine.submit(batch, &(0..50).map(write).collect::<Vec<_>>()).unwrap();
+    a.engine.forget_segment("b").unwrap();
+    assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(2)));
+    assert_eq!(a.engine.batch_status(batch).unwrap().completed, 50);
+    assert!(bytes_of(&b.region, 0, 5000) == pattern(7, 0, 5000));
+}

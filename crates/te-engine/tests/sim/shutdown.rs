@@ -206,3 +206,42 @@ fn a_batch_can_be_limited_as_a_whole() {
     assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_millis(100)));
     assert!(check_final(&a, batch, &[BUFFER; 2]).iter().all(|s| s.state == TaskState::Timeout));
 }
+
+#[test]
+fn a_close_without_end_and_one_without_time_are_both_fine() {
+    let world = World::new(SimFabric::builder(9));
+    let (a, b) = (world.node("a"), world.node("b"));
+    assert!(a.engine.close(Duration::MAX).joined);
+    assert!(b.engine.close(Duration::ZERO).joined);
+}
+
+#[test]
+fn what_comes_back_after_a_close_leaves_quarantine_all_the_same() {
+    let world = World::new(SimFabric::builder(1));
+    let inner = world.fabric.endpoint("a");
+    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    faulty.twist_every_slice(Twist::Lose);
+    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
+    let b = world.node("b");
+    let target = a.engine.open_segment("b").unwrap();
+    let write = TransferRequest::write(a.region.whole(), target, b.region.address());
+    let batch = a.engine.allocate_batch(1).unwrap();
+    a.engine.submit(batch, &[write]).unwrap();
+    let (first, second) = (a.engine.close(Duration::ZERO), a.engine.close(Duration::from_secs(1)));
+    assert_eq!((first.kept_bytes, second.kept_bytes), (BUFFER, BUFFER), "it is counted each time");
+    assert_eq!(a.engine.quarantined_bytes(), BUFFER);
+}
+
+#[test]
+fn a_notification_is_sent_although_nothing_had_to_be_moved() {
+    let world = World::new(SimFabric::builder(1));
+    let (a, b) = (world.node("a"), world.node("b"));
+    let own = a.engine.open_segment("a").unwrap();
+    let empty = TransferRequest::write(a.region.range(0, 0).unwrap(), own, b.region.address());
+    let batch = a.engine.allocate_batch(2).unwrap();
+    let notify = |msg: &str| te_engine::Notify { name: "a".into(), msg: msg.into() };
+    a.engine.submit_with_notify(batch, &[empty.clone()], notify("1")).unwrap();
+    a.engine.submit_with_notify(batch, &[empty], notify("2")).unwrap();
+    assert_eq!(a.engine.batch_status(batch).unwrap().notify, te_engine::NotifyOutcome::Delivered);
+    assert_eq!(a.engine.take_notifies(), [notify("1"), notify("2")]);
+}
