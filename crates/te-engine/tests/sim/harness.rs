@@ -8,7 +8,7 @@ use te_engine::{
     TransferRequest, TransferStatus,
 };
 use te_metadata::MemoryStore;
-use te_transport::testing::{SimBuilder, SimFabric, SimTransport};
+use te_transport::testing::{FaultyTransport, SimBuilder, SimFabric, SimTransport};
 use te_transport::{Clock as _, Transport};
 
 /// Bytes of each engine's buffer.
@@ -81,13 +81,18 @@ impl World {
         self.node_on(name, Arc::clone(&transport) as Arc<dyn Transport>, transport)
     }
 
-    /// An engine whose transport is wrapped.
-    pub(crate) fn node_on(
+    /// An engine whose transport does what a test tells it to.
+    pub(crate) fn faulty_node(
         &self,
         name: &str,
-        transport: Arc<dyn Transport>,
-        inner: Arc<SimTransport>,
-    ) -> Node {
+    ) -> (Node, Arc<FaultyTransport<Arc<SimTransport>>>) {
+        let inner = self.fabric.endpoint(name);
+        let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+        let node = self.node_on(name, Arc::clone(&faulty) as Arc<dyn Transport>, inner);
+        (node, faulty)
+    }
+
+    fn node_on(&self, name: &str, transport: Arc<dyn Transport>, inner: Arc<SimTransport>) -> Node {
         let engine = TransferEngine::builder()
             .name(name)
             .config(self.config.clone())

@@ -1,11 +1,9 @@
 //! More than fits: nothing is lost, nobody waits without bound.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{EngineConfig, SubmitError, TaskState, TransferRequest};
-use te_transport::Transport;
-use te_transport::testing::{FaultyTransport, SimFabric, Twist};
+use te_transport::testing::{SimFabric, Twist};
 
 use crate::harness::*;
 
@@ -40,10 +38,8 @@ fn a_transport_that_takes_nothing_for_a_while_is_asked_again() {
     // Trap 2 of the style notes: a failure at every n-th call leaves no count behind.
     for n in 1..40 {
         let world = World::new(SimFabric::builder(n).queue_limit(4));
-        let inner = world.fabric.endpoint("a");
-        let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+        let (a, faulty) = world.faulty_node("a");
         faulty.take_nothing(n);
-        let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
         let b = world.node("b");
         let target = a.engine.open_segment("b").unwrap();
         let write = |i: u64| {
@@ -86,10 +82,8 @@ fn a_completion_that_comes_twice_is_counted_and_not_believed() {
     // Trap 3 of the style notes.
     for_each_seed(|seed| {
         let world = World::new(SimFabric::builder(seed));
-        let inner = world.fabric.endpoint("a");
-        let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+        let (a, faulty) = world.faulty_node("a");
         faulty.twist_every_slice(Twist::Duplicate);
-        let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
         let b = world.node("b");
         let target = a.engine.open_segment("b").unwrap();
         let write = |i: u64| {

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use te_engine::{FragmentError, Opcode, ScatterRange};
-use te_transport::Transport;
-use te_transport::testing::{FaultyTransport, SimFabric, Twist};
+use te_transport::testing::{SimFabric, Twist};
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::harness::*;
@@ -77,11 +76,9 @@ fn a81_a_bad_fragment_fails_alone_and_a_bad_range_whole() {
 #[test]
 fn j47_when_some_fragments_fail_the_others_keep_their_success() {
     let world = World::new(SimFabric::builder(1));
-    let inner = world.fabric.endpoint("a");
-    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    let (a, faulty) = world.faulty_node("a");
     let broken = SliceFault::new(FaultClass::Local, Phase::Payload, "a bad page");
     faulty.twist_slice(2, Twist::Fault(broken));
-    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
     let b = world.node("b");
     let (some, told) = range(&a, &b, &[(0, 0, 10), (100, 100, 10), (200, 200, 10)]);
     let mut operation = a.engine.submit_scatter(vec![some]);

@@ -1,11 +1,10 @@
 //! Cancelling, running out of time and closing, at any moment.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{SubmitError, TaskState, TransferRequest};
-use te_transport::testing::{FaultyTransport, SimFabric, Twist};
-use te_transport::{Clock as _, Transport};
+use te_transport::Clock as _;
+use te_transport::testing::{SimFabric, Twist};
 
 use crate::harness::*;
 
@@ -97,10 +96,8 @@ fn a_buffer_in_use_is_not_given_back_before_its_slice_is() {
         .adjust(|s| s.engine.unregister_timeout = Duration::from_millis(1))
         .unwrap();
     let world = World::with_config(SimFabric::builder(1), config);
-    let inner = world.fabric.endpoint("a");
-    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    let (a, faulty) = world.faulty_node("a");
     faulty.twist_every_slice(Twist::Hold);
-    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
     let b = world.node("b");
     let target = a.engine.open_segment("b").unwrap();
     let write = TransferRequest::write(a.region.whole(), target, b.region.address());
@@ -149,10 +146,8 @@ fn memory_that_a_transport_does_not_give_back_is_quarantined_and_released_later(
             })
             .unwrap();
         let world = World::with_config(SimFabric::builder(seed), config);
-        let inner = world.fabric.endpoint("a");
-        let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+        let (a, faulty) = world.faulty_node("a");
         faulty.twist_slice(1 + seed % 2, Twist::Hold);
-        let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
         let b = world.node("b");
         let target = a.engine.open_segment("b").unwrap();
         let write = TransferRequest::write(a.region.whole(), target, b.region.address());
@@ -179,10 +174,8 @@ fn memory_that_a_transport_does_not_give_back_is_quarantined_and_released_later(
 #[test]
 fn what_is_still_held_when_the_engine_ends_is_kept_and_counted() {
     let world = World::new(SimFabric::builder(1));
-    let inner = world.fabric.endpoint("a");
-    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    let (a, faulty) = world.faulty_node("a");
     faulty.twist_every_slice(Twist::Lose);
-    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
     let b = world.node("b");
     let target = a.engine.open_segment("b").unwrap();
     let write = TransferRequest::write(a.region.whole(), target, b.region.address());
@@ -218,10 +211,8 @@ fn a_close_without_end_and_one_without_time_are_both_fine() {
 #[test]
 fn what_comes_back_after_a_close_leaves_quarantine_all_the_same() {
     let world = World::new(SimFabric::builder(1));
-    let inner = world.fabric.endpoint("a");
-    let faulty = Arc::new(FaultyTransport::new(Arc::clone(&inner)));
+    let (a, faulty) = world.faulty_node("a");
     faulty.twist_every_slice(Twist::Lose);
-    let a = world.node_on("a", Arc::clone(&faulty) as Arc<dyn Transport>, inner);
     let b = world.node("b");
     let target = a.engine.open_segment("b").unwrap();
     let write = TransferRequest::write(a.region.whole(), target, b.region.address());
