@@ -9,12 +9,13 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Host, PATIENCE, client, frame, pause};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use te_metadata::{EndpointMessage, FrameReader, Notify, PeerLimits};
 
 fn with_time(serve_timeout: Duration) -> PeerLimits {
@@ -195,6 +196,34 @@ fn held_bytes_are_bounded() {
     }
     host.wait(|stats| stats.refused >= 2);
     host.probe();
+}
+
+/// Clients that hold unfinished questions up to the budget keep nobody from being answered, neither
+/// from their own address nor from another: they lose their own.
+#[test]
+fn k15_held_bytes_lock_nobody_out() {
+    let limits = PeerLimits { max_buffered_bytes: 4 << 20, ..PeerLimits::default() };
+    let host = Host::with(limits);
+    let hold = |last: u8, size: usize| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 1, last], 0)).into()).unwrap();
+        socket.connect(&host.address().into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        let question = frame(3, &vec![b' '; size]);
+        // The server may close it while it sends.
+        let _ = stream.write_all(&question[..question.len() - 1]);
+        stream
+    };
+    let mut held = Vec::new();
+    for last in 1..=8 {
+        held.extend((0..3).map(|_| hold(last, 1_000_000)));
+        held.extend((0..20).map(|_| hold(last, 30_000)));
+        host.probe();
+    }
+    let question = frame(3, &[&[b' '; 20_000][..], b"{}"].concat());
+    assert_eq!(host.raw(&question), frame(3, b"{\"status\":\"success\"}\n"));
+    let stats = host.server.stats();
+    assert!(stats.refused > 0 && stats.dropped == 0 && stats.timed_out == 0, "{stats:?}");
 }
 
 /// K7, FB28-like: many senders at once, nothing lost.

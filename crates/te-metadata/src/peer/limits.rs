@@ -26,7 +26,8 @@ pub struct PeerLimits {
     /// the same rule.
     pub max_connections_per_peer: usize,
     /// Server: most bytes held for all connections together, at least `max_frame`; default
-    /// 128 MiB. A connection that needs more than what is left is closed.
+    /// 128 MiB. For more, the address that holds most loses its largest unfinished question. One
+    /// address holds at most a quarter of it, or `max_frame`.
     pub max_buffered_bytes: usize,
     /// Server: connections that may wait to be accepted, at least 1; default 128. The kernel has
     /// a limit of its own.

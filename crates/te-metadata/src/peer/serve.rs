@@ -4,7 +4,9 @@
 //! would block.
 //!
 //! I1  `buffered` and `per_ip` are the sums over `open`.
-//! I2  Every connection leaves through [`Serving::close`], which counts it once.
+//! I2  Every connection leaves through [`Serving::close`], which counts it once and shuts it down: a
+//!     forked child may hold the socket as well.
+//! I3  Bytes that are too many cost the address that holds most its largest unfinished question.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
+use socket2::SockRef;
 
 use super::answer::{QuestionFault, answer};
 use super::connection::{Connection, Outcome, Stage};
@@ -32,7 +35,7 @@ pub(super) struct Serving {
     shared: Arc<Shared>,
     limits: PeerLimits,
     open: Slab<Open>,
-    per_ip: HashMap<IpAddr, usize>,
+    per_ip: HashMap<IpAddr, Share>,
     buffered: usize,
     accepting: Accepting,
     /// When the next connection may be over; never later than the truth.
@@ -48,13 +51,20 @@ struct Open {
     buffered: usize,
 }
 
+/// What one address has.
+#[derive(Default)]
+struct Share {
+    connections: usize,
+    buffered: usize,
+}
+
 #[derive(Clone, Copy)]
 enum Accepting {
     /// Nobody waits, as far as we know.
     Idle,
     /// Somebody may wait.
     Ready,
-    /// The system had no room for a socket; to be tried again then.
+    /// Accepting failed; to be tried again then, whoever comes meanwhile.
     Paused(Instant),
 }
 
@@ -103,6 +113,8 @@ impl Serving {
             self.accept_some();
             self.expire(now());
         }
+        // From here on nobody connects, also where another process holds the listener.
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
         let keys: Vec<usize> = self.open.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.close(key, Outcome::Dropped);
@@ -148,18 +160,22 @@ impl Serving {
                     self.accepting = Accepting::Idle;
                     return;
                 }
-                Err(error) if is_exhaustion(&error) => return self.pause_accepting(&error),
                 // The client is gone again, or a signal came.
-                Err(error) => tracing::trace!(%error, "a client could not be accepted"),
+                Err(error) if is_passing(&error) => {
+                    tracing::trace!(%error, "a client could not be accepted");
+                }
+                Err(error) => return self.pause_accepting(&error),
             }
         }
     }
 
-    /// The system has no room for another socket: makes some and waits a moment.
+    /// Accepting does not work: waits a moment, and makes room where it lacks.
     fn pause_accepting(&mut self, error: &io::Error) {
         let now = now();
         self.accepting = Accepting::Paused(now + ACCEPT_PAUSE);
-        self.make_room(None);
+        if is_exhaustion(error) {
+            self.make_room(None);
+        }
         if let Some(suppressed) = self.log.allow(now) {
             tracing::warn!(%error, suppressed, n_open = self.open.len(), "cannot accept clients");
         }
@@ -168,17 +184,17 @@ impl Serving {
     fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
         let (now, ip) = (now(), address.ip().to_canonical());
         count(&self.shared.counters.accepted);
-        let of_peer = self.per_ip.get(&ip).copied().unwrap_or(0);
+        let of_peer = self.per_ip.get(&ip).map_or(0, |share| share.connections);
         let room = (of_peer < self.limits.max_connections_per_peer || self.make_room(Some(ip)))
             && (self.open.len() < self.limits.max_connections || self.make_room(None));
         if !room {
             count(&self.shared.counters.refused);
-            return;
+            return shut_down(&stream);
         }
         let connection = Connection::new(now, &self.limits);
         self.look_at(now, connection.deadline());
         let key = self.open.insert(Open { stream, ip, connection, buffered: 0 });
-        *self.per_ip.entry(ip).or_insert(0) += 1;
+        self.per_ip.entry(ip).or_default().connections += 1;
         self.shared.counters.open.fetch_add(1, Ordering::Relaxed);
         if self.register(key).is_err() {
             return self.close(key, Outcome::Dropped);
@@ -257,13 +273,41 @@ impl Serving {
         ended.or_else(|| self.account(key))
     }
 
-    /// Brings the sum of held bytes up to date; ends a connection that takes too many.
+    /// Brings the sums of held bytes up to date. Where they are too many, closes connections of the
+    /// address that holds most until they are not; gives the outcome where this one is among them.
     fn account(&mut self, key: usize) -> Option<Outcome> {
         let open = &mut self.open[key];
         let holds = open.connection.buffered();
-        self.buffered = self.buffered - open.buffered + holds;
-        open.buffered = holds;
-        (self.buffered > self.limits.max_buffered_bytes).then_some(Outcome::Refused)
+        let (ip, before) = (open.ip, std::mem::replace(&mut open.buffered, holds));
+        self.buffered = self.buffered - before + holds;
+        if let Some(share) = self.per_ip.get_mut(&ip) {
+            share.buffered = share.buffered - before + holds;
+        }
+        while let Some(greedy) = self.over_budget(ip) {
+            match self.largest_of(greedy)? {
+                victim if victim == key => return Some(Outcome::Refused),
+                victim => self.close(victim, Outcome::Refused),
+            }
+        }
+        None
+    }
+
+    /// The address that must give bytes back, where one must: this one for its own share, the one
+    /// that holds most for the whole.
+    fn over_budget(&self, ip: IpAddr) -> Option<IpAddr> {
+        let most = self.limits.max_buffered_bytes;
+        let share = (most / SHARES).max(self.limits.max_frame);
+        if self.per_ip.get(&ip).is_some_and(|of_it| of_it.buffered > share) {
+            return Some(ip);
+        }
+        let over = self.buffered > most;
+        over.then(|| self.per_ip.iter().max_by_key(|(_, share)| share.buffered).map(|(ip, _)| *ip))?
+    }
+
+    /// The connection of an address that gives its bytes back.
+    fn largest_of(&self, ip: IpAddr) -> Option<usize> {
+        let of_it = self.open.iter().filter(|(_, open)| open.ip == ip && open.buffered > 0);
+        evict::greediest(of_it.map(|(key, open)| (key, open.connection.stage(), open.buffered)))
     }
 
     fn write(&mut self, key: usize) -> Option<Outcome> {
@@ -315,10 +359,12 @@ impl Serving {
     /// Drops a connection and counts how it ended.
     fn close(&mut self, key: usize, outcome: Outcome) {
         let open = self.open.remove(key);
+        shut_down(&open.stream);
         self.buffered -= open.buffered;
         if let Some(of_peer) = self.per_ip.get_mut(&open.ip) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
+            of_peer.connections -= 1;
+            of_peer.buffered -= open.buffered;
+            if of_peer.connections == 0 {
                 self.per_ip.remove(&open.ip);
             }
         }
@@ -342,6 +388,18 @@ impl Serving {
     }
 }
 
+/// Ends a connection for both sides, whoever else holds the socket. What was sent still goes out.
+fn shut_down(stream: &TcpStream) {
+    // Where this fails the client is gone already.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Whether accepting failed for a reason of the one client, or none.
+fn is_passing(error: &io::Error) -> bool {
+    let codes = [libc::ECONNABORTED, libc::EINTR, libc::EPROTO];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 /// Whether accepting failed because the process or the host has no room for a socket.
 fn is_exhaustion(error: &io::Error) -> bool {
     let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
@@ -353,4 +411,6 @@ const WAKER: Token = Token(usize::MAX - 1);
 const CHUNK_BYTES: usize = 16 << 10;
 const ACCEPTS_PER_TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// One address holds at most this part of all bytes, and at least one frame.
+const SHARES: usize = 4;
 const TICK: Duration = Duration::from_millis(10);
