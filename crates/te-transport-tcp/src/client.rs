@@ -9,7 +9,8 @@
 //! I1  Each job that was taken from the inbox is in exactly one place: a pool, an exchange, a session,
 //!     the doubts of its peer, or the list of completions that the end of the step reports.
 //! I2  A spoiled socket is closed before its slice's end is reported (F35).
-//! I3  The sink is called at the end of the step, when the core is consistent.
+//! I3  The sink is called at the end of the step, when the core is consistent. Where a call panics
+//!     the others are made all the same.
 
 mod doubt;
 mod link;
@@ -18,6 +19,7 @@ mod speak;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,8 +31,9 @@ use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, Sl
 
 use crate::config::TcpConfig;
 use crate::driver::Core;
-use crate::exchange::Bounds;
+use crate::exchange::{Bounds, Fate};
 use crate::inbox::{Command, Destination, Inbox};
+use crate::keep::Throttle;
 use crate::pool::Job;
 use crate::pump::{Scratch, scratch};
 use crate::resolver::Resolver;
@@ -79,6 +82,7 @@ pub(crate) struct Client {
     stirred: VecDeque<usize>,
     completions: Vec<Completion>,
     room: Vec<SegmentId>,
+    complaints: Throttle,
     /// Slices that were ended with [`FaultClass::Closed`].
     closed: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -112,6 +116,7 @@ impl Client {
             stirred: VecDeque::new(),
             completions: Vec::new(),
             room: Vec::new(),
+            complaints: Throttle::new(),
             closed,
         };
         Ok((client, waker))
@@ -250,15 +255,27 @@ impl Client {
         self.room.extend(self.parts.inbox.on_left_queue(address, left));
     }
 
-    fn report(&mut self) -> u64 {
+    fn report(&mut self, now: Instant) -> u64 {
         let reported = self.completions.len() as u64;
         for completion in std::mem::take(&mut self.completions) {
-            self.parts.sink.complete(completion);
+            self.call(now, |sink| sink.complete(completion));
         }
         for segment in std::mem::take(&mut self.room) {
-            self.parts.sink.room(segment);
+            self.call(now, |sink| sink.room(segment));
         }
         reported
+    }
+
+    /// Calls the sink. A panic in it, or in what it wakes, ends that call and nothing else.
+    fn call(&mut self, now: Instant, what: impl FnOnce(&dyn CompletionSink)) {
+        let sink = &*self.parts.sink;
+        // The core is consistent here, and of the sink nothing is used that could be torn.
+        let outcome = catch_unwind(AssertUnwindSafe(|| what(sink)));
+        if outcome.is_err()
+            && let Some(suppressed) = self.complaints.allow(now)
+        {
+            tracing::error!(suppressed, "the receiver of completions panicked");
+        }
     }
 }
 
@@ -271,7 +288,7 @@ impl Core for Client {
         while let Some(index) = self.stirred.pop_front() {
             self.run_pool(now, index);
         }
-        self.report()
+        self.report(now)
     }
 
     fn is_eager(&self) -> bool {
@@ -310,9 +327,13 @@ impl Core for Client {
         self.fail(jobs, &fault);
         let settled = (self.completions.len() - before) as u64;
         self.closed.fetch_add(settled, std::sync::atomic::Ordering::Relaxed);
+        for index in 0..self.links.capacity() {
+            if self.links.contains(index) {
+                self.close_link(index, Fate::Close);
+            }
+        }
         self.peers.clear();
-        self.links.clear();
         self.room.clear();
-        self.report();
+        self.report(now);
     }
 }

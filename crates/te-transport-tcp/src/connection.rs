@@ -12,7 +12,8 @@
 //! I1  No byte moves to or from memory before the segment gave a guard for the whole range.
 //! I2  A guard that is revoked ends the connection before the next byte moves.
 //! I3  The v2 status of a WRITE leaves only after its last byte is in memory.
-//! I4  Each state but an idle `Header` has a deadline.
+//! I4  Each state but an idle `Header` has a deadline. That of bytes nobody wants is not moved by
+//!     them.
 
 use std::io;
 use std::sync::Arc;
@@ -30,10 +31,21 @@ use crate::v3::is_hello;
 /// The body of a refused write is read to its end where it is at most this long, so that the
 /// connection can go on; 1 MiB costs less than a new connection and its slow start.
 const DRAIN_LIMIT: u64 = 1 << 20;
-/// How long a connection that answers with a refusal takes bytes nobody wants, so that no reset
-/// overtakes the status.
+/// How long a connection that has answered with a refusal takes bytes nobody wants, however they
+/// drip, so that no reset overtakes the status.
 const LINGER: Duration = Duration::from_secs(2);
 const DISCARD_CHUNK: usize = 1 << 20;
+
+/// What a connection is good for at this moment: which one makes room for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A request is being served.
+    Works,
+    /// It served requests, and waits for another one since then.
+    Idle(Instant),
+    /// It never served one, or takes bytes that nobody wants.
+    Nothing,
+}
 
 /// What all connections of a server share.
 #[derive(Debug)]
@@ -124,11 +136,20 @@ pub(crate) struct Connection {
     half_close: bool,
     /// Whether no header came so far.
     first: bool,
+    /// Whether a request was served whole.
+    proven: bool,
 }
 
 impl Connection {
     pub(crate) fn new(now: Instant, service: Arc<Service>) -> Self {
-        Self { service, state: State::header(), since: now, half_close: false, first: true }
+        Self {
+            service,
+            state: State::header(),
+            since: now,
+            half_close: false,
+            first: true,
+            proven: false,
+        }
     }
 
     /// What it shares with the others.
@@ -136,9 +157,15 @@ impl Connection {
         &self.service
     }
 
-    /// Since when it waits for a request; `None` while it serves one.
-    pub(crate) fn idle_since(&self) -> Option<Instant> {
-        matches!(self.state, State::Header { filled: 0, .. }).then_some(self.since)
+    /// What it is good for.
+    pub(crate) fn use_of_it(&self) -> Use {
+        match self.state {
+            State::Header { filled: 0, .. } if self.proven => Use::Idle(self.since),
+            State::Header { .. } | State::Answer { .. } if self.proven => Use::Works,
+            State::Body { .. } | State::Payload { .. } => Use::Works,
+            State::Header { .. } | State::Answer { .. } | State::Drain { .. } => Use::Nothing,
+            State::Linger | State::Hello(_) | State::Over => Use::Nothing,
+        }
     }
 
     /// Whether it holds a guard on this buffer.
@@ -161,7 +188,7 @@ impl Connection {
         let patience = match &self.state {
             State::Header { filled: 0, .. } | State::Hello(_) | State::Over => return None,
             State::Header { .. } => self.service.header_timeout,
-            State::Linger => LINGER,
+            State::Linger | State::Drain { .. } => LINGER,
             _ if sabotage::is_off("progress-deadline") => return None,
             _ => self.service.progress_timeout,
         };
@@ -297,8 +324,13 @@ impl Connection {
         }
     }
 
-    fn stored(&mut self, now: Instant, version: Version) {
+    fn served(&mut self) {
+        self.proven = true;
         self.service.counters.served.one();
+    }
+
+    fn stored(&mut self, now: Instant, version: Version) {
+        self.served();
         match version {
             Version::V1 => self.enter(now, State::header()),
             Version::V2 => {
@@ -361,7 +393,7 @@ impl Machine for Connection {
                 self.since = now;
                 self.service.counters.bytes_out.add(payload);
                 if *done == guard.range().len() {
-                    self.service.counters.served.one();
+                    self.served();
                     self.enter(now, State::header());
                 }
             }
@@ -396,7 +428,6 @@ impl Machine for Connection {
             }
             State::Drain { left } => {
                 *left = left.saturating_sub(n as u64);
-                self.since = now;
                 if *left == 0 {
                     self.enter(now, State::header());
                 }

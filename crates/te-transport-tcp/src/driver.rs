@@ -13,7 +13,8 @@
 //! I1  No wake-up is lost: the runner says that it sleeps, then looks at the inbox, then sleeps; a
 //!     sender fills the inbox, then looks whether the runner sleeps.
 //! I2  At most one caller claims. Others are told [`Driven::Busy`] at once.
-//! I3  Without work the thread sleeps in the poller without a timeout.
+//! I3  A panic in a step leaves its thread and the claim as if the step had ended.
+//! I4  Without work the thread sleeps in the poller without a timeout.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -79,6 +80,32 @@ pub(crate) fn is_in_step() -> bool {
     IN_STEP.get()
 }
 
+/// That this thread runs a step, until dropped.
+struct InStep;
+
+impl InStep {
+    fn enter() -> Self {
+        IN_STEP.set(true);
+        Self
+    }
+}
+
+impl Drop for InStep {
+    fn drop(&mut self) {
+        IN_STEP.set(false);
+    }
+}
+
+/// A caller's claim, until dropped.
+struct Claim<'a, C>(&'a Driver<C>);
+
+impl<C> Drop for Claim<'_, C> {
+    fn drop(&mut self) {
+        self.0.driven.fetch_add(1, Ordering::Relaxed);
+        self.0.claimed.store(false, Ordering::SeqCst);
+    }
+}
+
 impl<C: Core> Driver<C> {
     pub(crate) fn new(core: C, waker: Arc<mio::Waker>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -126,9 +153,8 @@ impl<C: Core> Driver<C> {
         }
         // The caller that may hold the core leaves it, because it sees that we stop.
         let mut core = self.core.lock();
-        IN_STEP.set(true);
+        let _in_step = InStep::enter();
         core.finish(self.clock.now());
-        IN_STEP.set(false);
     }
 
     /// Runs the step on the calling thread until something was reported or `until` came.
@@ -143,9 +169,9 @@ impl<C: Core> Driver<C> {
         if self.claimed.swap(true, Ordering::SeqCst) {
             return Driven::Busy;
         }
+        let claim = Claim(self);
         let entered = self.enter(until, seen);
-        self.driven.fetch_add(1, Ordering::Relaxed);
-        self.claimed.store(false, Ordering::SeqCst);
+        drop(claim);
         self.note_seen();
         entered
     }
@@ -171,9 +197,9 @@ impl<C: Core> Driver<C> {
     fn run(&self, core: &mut C, until: Option<Instant>, seen: u64) {
         loop {
             let now = self.clock.now();
-            IN_STEP.set(true);
+            let in_step = InStep::enter();
             let reported = core.step(now);
-            IN_STEP.set(false);
+            drop(in_step);
             if reported > 0 {
                 self.reported.fetch_add(reported, Ordering::Release);
             }
@@ -230,3 +256,6 @@ impl<C: Core> Driver<C> {
         (reported, news)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@ mod exchange;
 mod frame;
 mod inbox;
 mod io;
+mod keep;
 mod pool;
 mod pump;
 mod resolver;

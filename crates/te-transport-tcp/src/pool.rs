@@ -15,9 +15,11 @@
 //!     had died goes first, and only on a fresh connection.
 //! I2  A lane is opened only while work waits that no open lane takes, or for a fence, one at a time.
 //! I3  Only a failed attempt to connect pauses a lane, and only that lane: a refused request or a
-//!     lost connection costs no pause (peer faults 9, 10).
+//!     lost connection costs no pause (peer faults 9, 10). A connection of version 3 that went away
+//!     before a request was on it counts as a failed attempt.
 //! I4  What waits is failed only when no lane is usable and every lane was tried in this round, or
-//!     the round has lasted as long as one attempt may.
+//!     the round has lasted as long as one attempt may, or connection after connection was lost
+//!     unused.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -28,6 +30,9 @@ use te_transport::{RemoteSide, SliceFault};
 
 use crate::config::TcpConfig;
 use crate::frame::Version;
+
+/// So many connections in a row may be lost unused before what waits is failed.
+const UNUSED: u32 = 3;
 
 /// Where a slice goes, as version 3 names it.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +108,10 @@ struct Lane {
     tried: bool,
     failures: u32,
     failed_in_round: bool,
+    /// Whether a request was on the present connection.
+    used: bool,
+    /// Connections in a row that were lost unused.
+    unused: u32,
 }
 
 /// The lanes to one peer and what waits for them.
@@ -122,7 +131,14 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(lanes: usize, config: &TcpConfig) -> Self {
-        let lane = Lane { state: State::Empty, tried: false, failures: 0, failed_in_round: false };
+        let lane = Lane {
+            state: State::Empty,
+            tried: false,
+            failures: 0,
+            failed_in_round: false,
+            used: false,
+            unused: 0,
+        };
         Self {
             lanes: vec![lane; lanes],
             queue: VecDeque::new(),
@@ -167,11 +183,34 @@ impl Pool {
 
     /// A lane is connected; `room` slices may be on it at a time.
     pub(crate) fn on_connected(&mut self, lane: usize, room: usize) {
-        self.round_began = None;
-        let entry = &mut self.lanes[lane];
+        self.on_greeted(lane, room);
+        self.on_used(lane);
+        self.on_proven(lane);
+    }
+
+    /// A lane's hello was answered well. What its failures were is not forgotten: see
+    /// [`Pool::on_proven`].
+    pub(crate) fn on_greeted(&mut self, lane: usize, room: usize) {
         let state = State::Open { fresh: true, load: 0, room };
-        *entry = Lane { state, failures: 0, ..*entry };
+        self.lanes[lane] = Lane { state, used: false, ..self.lanes[lane] };
+    }
+
+    /// A request is on a lane's connection.
+    pub(crate) fn on_used(&mut self, lane: usize) {
+        self.round_began = None;
+        self.lanes[lane].used = true;
+    }
+
+    /// The peer has answered a request on a lane: the lane is good.
+    pub(crate) fn on_proven(&mut self, lane: usize) {
+        self.lanes[lane].failures = 0;
+        self.lanes[lane].unused = 0;
         self.forget_round();
+    }
+
+    /// When the attempts of the present round must have come to something.
+    pub(crate) fn round_ends(&self) -> Option<Instant> {
+        Some(self.round_began? + self.round)
     }
 
     /// So many slices may be on a lane from now on.
@@ -196,6 +235,8 @@ impl Pool {
             self.failed = Some((jobs, fault));
             self.forget_round();
             self.round_began = None;
+        } else if over {
+            self.round_began = None;
         }
     }
 
@@ -214,6 +255,23 @@ impl Pool {
     pub(crate) fn on_lost(&mut self, lane: usize) {
         self.lanes[lane].state = State::Empty;
         self.on_usable_lost();
+    }
+
+    /// A lane's connection is gone that was greeted. Where no request was ever on it, the next
+    /// attempt waits as after a failed one, and after some of them what waits is failed.
+    pub(crate) fn on_greeted_lost(&mut self, now: Instant, lane: usize, fault: SliceFault) {
+        let entry = &mut self.lanes[lane];
+        if entry.used || !matches!(entry.state, State::Open { .. }) {
+            return self.on_lost(lane);
+        }
+        entry.unused += 1;
+        if entry.unused >= UNUSED {
+            entry.unused = 0;
+            return self.on_connect_failed(now, lane, fault);
+        }
+        entry.failures = entry.failures.saturating_add(1);
+        let pause = self.pause(self.lanes[lane].failures - 1);
+        self.lanes[lane].state = State::Paused { until: now + pause };
     }
 
     /// Takes out the waiting jobs that are named.
@@ -284,6 +342,7 @@ impl Pool {
             return;
         }
         self.forget_round();
+        self.round_began = None;
         for lane in &mut self.lanes {
             if matches!(lane.state, State::Paused { .. }) {
                 lane.state = State::Empty;

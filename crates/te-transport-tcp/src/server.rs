@@ -1,11 +1,14 @@
 //! The target's side: a listener and the connections of peers, moved by one driver.
 //!
 //! I1  Never more connections than allowed, all together and from one address. For one more, the
-//!     longest idle one makes room; where none is idle, the new one is closed.
-//! I2  A shortage of file descriptors pauses accepting for a moment; it never loops.
+//!     oldest one makes room that never served its peer or takes what nobody wants; then the
+//!     longest idle one; where all work, the new one is closed.
+//! I2  An accept that fails for another reason than its connection pauses accepting for a moment,
+//!     whatever comes meanwhile; it never loops. A shortage closes one connection per pause.
 //! I3  A buffer that is taken back ends a connection of versions 1 and 2 that works on it, and of
 //!     version 3 only the requests that do.
 //! I4  An address that is an IPv4 one in IPv6 clothes counts as the IPv4 one.
+//! I5  Each socket is shut down before it is dropped: a forked child may hold it as well.
 
 mod greet;
 mod protocol;
@@ -27,11 +30,12 @@ use te_segment::BufferId;
 use crate::config::TcpConfig;
 use crate::connection::Service;
 use crate::driver::Core;
+use crate::keep::{Throttle, keep_alive, shut_down};
 use crate::pump::{Machine, Ready, Scratch, Stopped, pump, scratch};
 use crate::timers::Timers;
 use crate::v3::AnswerCode;
 
-use protocol::Protocol;
+use protocol::{Protocol, Use};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -41,6 +45,17 @@ const FIRST: usize = 2;
 const ACCEPTS: usize = 64;
 /// How long accepting rests when the host has no file descriptor or memory for one more.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is known of connections that may wait to be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepting {
+    /// Nobody waits, as far as we know.
+    Idle,
+    /// Somebody may wait.
+    Ready,
+    /// An accept failed; it is tried again when its timer fires, and not before.
+    Paused,
+}
 
 /// Buffers that are closing, on their way to the server driver.
 #[derive(Debug, Default)]
@@ -72,6 +87,7 @@ impl Revocations {
 struct Inbound {
     stream: TcpStream,
     address: IpAddr,
+    accepted: Instant,
     machine: Protocol,
     ready: Ready,
     queued: bool,
@@ -96,8 +112,8 @@ pub(crate) struct Server {
     per_address: HashMap<IpAddr, usize>,
     timers: Timers<Due>,
     eager: VecDeque<usize>,
-    /// Whether connections may wait to be accepted.
-    acceptable: bool,
+    accepting: Accepting,
+    complaints: Throttle,
     scratch: Scratch,
 }
 
@@ -128,7 +144,8 @@ impl Server {
             per_address: HashMap::new(),
             timers: Timers::new(),
             eager: VecDeque::new(),
-            acceptable: false,
+            accepting: Accepting::Idle,
+            complaints: Throttle::new(),
             scratch: scratch(),
         };
         Ok((server, waker))
@@ -139,7 +156,9 @@ impl Server {
             let index = match event.token() {
                 WAKER => continue,
                 LISTENER => {
-                    self.acceptable = true;
+                    if self.accepting == Accepting::Idle {
+                        self.accepting = Accepting::Ready;
+                    }
                     continue;
                 }
                 Token(token) => token - FIRST,
@@ -169,7 +188,7 @@ impl Server {
     fn take_timers(&mut self, now: Instant) {
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Accept => self.acceptable = true,
+                Due::Accept => self.accepting = Accepting::Ready,
                 Due::Connection(index) => self.on_due(now, index),
             }
         }
@@ -224,7 +243,9 @@ impl Server {
             Stopped::Blocked if !greeted => {}
             Stopped::Blocked | Stopped::TurnOver => self.look_again(index),
         }
-        self.arm(index);
+        if self.connections.contains(index) {
+            self.arm(index);
+        }
     }
 
     /// Says goodbye to peers that know the word, as far as their sockets take it.
@@ -241,6 +262,7 @@ impl Server {
 
     fn close(&mut self, index: usize) {
         let inbound = self.connections.remove(index);
+        shut_down(&inbound.stream);
         self.timers.forget(Due::Connection(index));
         if let Some(n) = self.per_address.get_mut(&inbound.address) {
             *n -= 1;
@@ -257,22 +279,30 @@ impl Server {
 
     fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS {
-            if !self.acceptable {
+            if self.accepting != Accepting::Ready {
                 return;
             }
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
                 Ok((stream, address)) => self.on_accepted(now, stream, address),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
-                Err(error) if is_shortage(&error) => {
-                    tracing::warn!(%error, "cannot accept; resting");
-                    self.shed(None);
-                    self.acceptable = false;
-                    self.timers.arm(Due::Accept, now + ACCEPT_PAUSE);
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.accepting = Accepting::Idle;
                 }
-                // A connection that was reset while it waited; the next one may be well.
-                Err(_) => {}
+                // It is this connection's; the next one may be well.
+                Err(error) if is_passing(&error) => {}
+                Err(error) => self.pause_accepting(now, &error),
             }
+        }
+    }
+
+    fn pause_accepting(&mut self, now: Instant, error: &io::Error) {
+        if is_shortage(error) {
+            self.shed(None);
+        }
+        self.accepting = Accepting::Paused;
+        self.timers.arm(Due::Accept, now + ACCEPT_PAUSE);
+        if let Some(suppressed) = self.complaints.allow(now) {
+            tracing::warn!(%error, suppressed, "cannot accept; resting");
         }
     }
 
@@ -280,7 +310,7 @@ impl Server {
         let address = address.ip().to_canonical();
         if !self.has_room(address) {
             self.service.counters.inbound_shed.one();
-            return;
+            return shut_down(&stream);
         }
         if let Err(error) = self.admit(now, stream, address) {
             tracing::debug!(%error, %address, "a connection broke while it was accepted");
@@ -295,12 +325,18 @@ impl Server {
         self.connections.len() < self.config.max_inbound || self.shed(None)
     }
 
-    /// Closes the longest idle connection, of one address or of all; whether there was one.
+    /// Closes the connection that makes room, of one address or of all; whether there was one.
     fn shed(&mut self, address: Option<IpAddr>) -> bool {
         let fitting =
             self.connections.iter().filter(|(_, c)| address.is_none_or(|a| a == c.address));
-        let idle = fitting.filter_map(|(index, c)| Some((c.machine.idle_since()?, index)));
-        let Some((_, index)) = idle.min() else { return false };
+        let ranked = fitting.filter_map(|(index, c)| {
+            Some(match c.machine.use_of_it() {
+                Use::Works => return None,
+                Use::Idle(since) => (true, since, index),
+                Use::Nothing => (false, c.accepted, index),
+            })
+        });
+        let Some((.., index)) = ranked.min() else { return false };
         self.service.counters.inbound_shed.one();
         self.close(index);
         true
@@ -308,6 +344,7 @@ impl Server {
 
     fn admit(&mut self, now: Instant, mut stream: TcpStream, address: IpAddr) -> io::Result<()> {
         stream.set_nodelay(true)?;
+        keep_alive(&SockRef::from(&stream))?;
         if let Some(bytes) = self.config.socket_buffer {
             SockRef::from(&stream).set_send_buffer_size(bytes)?;
         }
@@ -318,11 +355,17 @@ impl Server {
         let machine = Protocol::new(now, Arc::clone(&self.service));
         let ready = Ready { readable: true, writable: true };
         self.eager.push_back(entry.key());
-        entry.insert(Inbound { stream, address, machine, ready, queued: true });
+        entry.insert(Inbound { stream, address, accepted: now, machine, ready, queued: true });
         *self.per_address.entry(address).or_default() += 1;
         self.count_open();
         Ok(())
     }
+}
+
+/// Whether an accept failed for a reason of the one connection, or none.
+fn is_passing(error: &io::Error) -> bool {
+    let passing = [libc::ECONNABORTED, libc::EINTR, libc::EPROTO];
+    error.raw_os_error().is_some_and(|number| passing.contains(&number))
 }
 
 fn is_shortage(error: &io::Error) -> bool {
@@ -341,7 +384,7 @@ impl Core for Server {
     }
 
     fn is_eager(&self) -> bool {
-        self.acceptable || !self.eager.is_empty() || self.revocations.is_filled()
+        self.accepting == Accepting::Ready || !self.eager.is_empty() || self.revocations.is_filled()
     }
 
     fn deadline(&mut self) -> Option<Instant> {
@@ -357,10 +400,19 @@ impl Core for Server {
     }
 
     fn finish(&mut self, now: Instant) {
-        self.listener = None;
+        if let Some(listener) = self.listener.take() {
+            // From here on nobody connects, also where another process holds it.
+            let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
+        }
         self.part(now);
+        for (_, inbound) in &self.connections {
+            shut_down(&inbound.stream);
+        }
         self.connections.clear();
         self.per_address.clear();
         self.count_open();
     }
 }
+
+#[cfg(test)]
+mod tests;

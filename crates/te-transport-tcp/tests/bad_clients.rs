@@ -261,6 +261,36 @@ fn k15_one_more_connection_than_allowed_closes_the_longest_idle_one() {
     assert!(b.transport.stats().inbound_open <= 8);
 }
 
+/// K15: clients that only hold connections, by bytes that nobody wants, lock nobody out: they give
+/// way, oldest first, before anybody who was ever served.
+#[test]
+fn k15_connections_of_no_use_give_way_before_proven_ones() {
+    let b = Node::with(TcpConfig { max_inbound: 8, ..config() });
+    let target = b.register(64);
+    let at = target.region().address();
+    let mut proven = raw(b.port());
+    assert_eq!(ask(&mut proven, &header(V2 | READ, at, 1), 9).unwrap()[..8], OK);
+    let hold = |bytes: &[u8]| {
+        let mut stream = raw(b.port());
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        // A small refused write, whose body is awaited; half a header; nothing.
+        let mut draining = hold(&header(V2 | WRITE, 1, 1 << 20));
+        assert_eq!(read_body(&mut draining, 8).unwrap(), REFUSED);
+        holders.extend([draining, hold(&[0; 12]), hold(&[])]);
+    }
+    eventually("all were looked at", || b.transport.stats().inbound_shed == 5);
+    for _ in 0..20 {
+        good_request(&b, at);
+    }
+    let answer = ask(&mut proven, &header(V2 | READ, at, 1), 9);
+    assert_eq!(answer.unwrap()[..8], OK, "it stays");
+    assert!(read_rest(&mut holders[0]).is_empty(), "the oldest went first");
+}
+
 /// K15: where none is idle the newcomer is turned away, and the working ones go on.
 #[test]
 fn k15_where_all_connections_work_the_newcomer_is_turned_away() {

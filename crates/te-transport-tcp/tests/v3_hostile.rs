@@ -137,6 +137,27 @@ fn a_hello_that_is_not_answered_well_is_a_fault_of_the_handshake() {
     }
 }
 
+/// A peer that answers each hello and goes at once is not stormed: the request ends with a fault
+/// after a few connections.
+#[test]
+fn a_peer_that_greets_and_goes_costs_a_handful_of_connections() {
+    let fake = Fake::new(|mut stream, _| {
+        if read_body(&mut stream, 128).is_some() {
+            let mut bytes = raw3::answer(WHO, 0, 16, 0);
+            bytes.extend(raw3::frame(5, 0, 0, &[0; 8]));
+            let _ = stream.write_all(&bytes);
+        }
+    });
+    let a = Node::with(v3());
+    let source = a.register(4096);
+    for _ in 0..3 {
+        let end = a.run(Opcode::Write, source.region().whole(), AT, &as_peer(&fake));
+        let fault = end.result.unwrap_err();
+        assert_eq!((fault.class, end.remote), (FaultClass::Peer, RemoteSide::Untouched), "{fault}");
+    }
+    assert!(fake.connections() <= 9, "{}", fake.connections());
+}
+
 /// The peer's credit is kept to, also where it is one.
 #[test]
 fn never_more_requests_than_the_credit_are_in_flight() {

@@ -15,6 +15,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::{Acked, Waiting};
+use crate::keep::{keep_alive, shut_down};
 use crate::pump::{Ready, Stopped, pump};
 use crate::v3::Session;
 
@@ -59,7 +60,8 @@ impl Link {
     /// The connection stands.
     pub(super) fn on_connected(&mut self) {
         self.connecting = false;
-        self.ready = Ready { readable: false, writable: true };
+        // What the peer said at once may have been reported together with the connection.
+        self.ready.writable = true;
         self.sent_before = sys::acked(self.stream.as_fd()).map_or(0, |acked| acked.bytes);
     }
 
@@ -158,12 +160,13 @@ impl Link {
         self.sent_before += exchange.sent();
     }
 
-    /// Sets what closing the socket does to bytes the kernel still has.
+    /// Sets what closing the socket does to bytes the kernel still has, and ends the connection.
     pub(super) fn before_close(&self, fate: Fate) {
         if fate == Fate::Reset {
             // Where this fails the connection is gone anyway.
             let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
+        shut_down(&self.stream);
     }
 
     /// Bytes of the present request that the peer's kernel took.
@@ -181,6 +184,7 @@ pub(super) fn begin_connect(
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    keep_alive(&SockRef::from(&socket))?;
     if let Some(bytes) = socket_buffer {
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;

@@ -163,8 +163,9 @@ impl Client {
         if let Some(idle) = self.peers[index].links[lane] {
             self.close_link(idle, Fate::Close);
         }
-        let until = now + self.parts.config.connect_timeout;
         let peer = &mut self.peers[index];
+        let until = now + self.parts.config.connect_timeout;
+        let until = peer.pool.round_ends().map_or(until, |end| end.min(until));
         let name = &peer.to.address;
         let literal = name.ip().map(|ip| SocketAddr::new(ip, name.port_or(0)));
         let left: VecDeque<_> = peer.found.iter().copied().chain(literal).collect();

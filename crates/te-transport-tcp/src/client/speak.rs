@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use te_metadata::{Incarnation, sabotage};
 use te_segment::{Opcode, SliceToken};
-use te_transport::{FaultClass, RemoteSide, SliceFault};
+use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 
 use crate::client::Client;
 use crate::client::doubt::Doubt;
@@ -88,6 +88,7 @@ impl Client {
             return None;
         };
         self.peers[index].count_out(std::slice::from_ref(&job));
+        self.peers[index].pool.on_used(lane);
         session.push(now, job);
         Some(at)
     }
@@ -129,8 +130,11 @@ impl Client {
         if let Some(fate) = fate
             && self.links.contains(index)
         {
+            let address = self.links[index].address;
             self.close_link(index, fate);
-            self.peers[peer].pool.on_lost(lane);
+            let cause = "the connection was lost before a request was on it";
+            let fault = SliceFault::new(FaultClass::Peer, Phase::Handshake, cause).at(address);
+            self.peers[peer].pool.on_greeted_lost(now, lane, fault);
         }
         self.stir(peer);
     }
@@ -143,10 +147,11 @@ impl Client {
                 News::Open { credit, fenced } => {
                     let room = self.room(credit);
                     self.peers[peer].on_connected(address);
-                    self.peers[peer].pool.on_connected(lane, room);
+                    self.peers[peer].pool.on_greeted(lane, room);
                     self.parts.counters.connects.one();
                     self.on_fenced(peer, lane, fenced);
                 }
+                News::Proven => self.peers[peer].pool.on_proven(lane),
                 News::Credit(credit) => {
                     let room = self.room(credit);
                     self.peers[peer].pool.on_room(lane, room);

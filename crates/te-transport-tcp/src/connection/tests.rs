@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn is_idle(&self) -> bool {
-        self.machine.idle_since().is_some()
+        matches!(self.machine.state, State::Header { filled: 0, .. })
     }
 }
 
@@ -183,6 +183,49 @@ fn a_large_refused_write_is_answered_and_lingers_for_a_bounded_time() {
     assert_eq!(end, b.now + LINGER, "bytes that arrive do not prolong it");
     b.machine.handle_timeout(end);
     assert!(b.machine.is_over());
+}
+
+/// The body of a refused write is read to its end within a bounded time, however it drips.
+#[test]
+fn k15_draining_has_an_absolute_deadline() {
+    let mut b = bench();
+    b.request(Version::V2, Opcode::Write, b.at(1), LEN as u64);
+    assert_eq!(b.take(), REFUSED);
+    let end = b.machine.deadline().unwrap();
+    assert_eq!(end, b.now + LINGER);
+    b.now += LINGER / 2;
+    b.feed(&[0]);
+    assert_eq!(b.machine.deadline(), Some(end), "bytes that arrive do not prolong it");
+    b.machine.handle_timeout(end);
+    assert!(b.machine.is_over());
+    assert_eq!(b.counters.snapshot().inbound_timeouts, 1);
+}
+
+/// A connection that never served a request, or takes what nobody wants, makes room first; one that
+/// serves does not.
+#[test]
+fn k15_only_requests_that_may_be_served_keep_a_connection() {
+    let mut b = bench();
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "it has served nothing");
+    b.feed(&[0; 10]);
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "half a header");
+    let mut b = bench();
+    b.request(Version::V2, Opcode::Read, 1, 1);
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "a refusal proves nothing");
+    b.take();
+    b.request(Version::V2, Opcode::Write, b.at(0), 2);
+    assert_eq!(b.machine.use_of_it(), Use::Works);
+    b.feed(b"ab");
+    b.take();
+    assert_eq!(b.machine.use_of_it(), Use::Idle(b.now));
+    b.request(Version::V2, Opcode::Write, 1, 2);
+    b.take();
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "its bytes are dropped");
+    b.feed(b"ab");
+    assert_eq!(b.machine.use_of_it(), Use::Idle(b.now));
+    b.request(Version::V2, Opcode::Write, 1, 1 << 40);
+    b.take();
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "it lingers");
 }
 
 /// F4: v1 has no way to say no but to close.

@@ -10,7 +10,7 @@ use te_segment::{
 };
 
 use super::*;
-use crate::connection::{Connection, Service};
+use crate::connection::{Connection, Service, Use};
 use crate::io::Acked;
 use crate::pump::harness::{feed, take, take_once};
 
@@ -406,7 +406,7 @@ mod joined {
             prop_assert_eq!(ours.fate(), Some(Fate::Keep));
             let (from, to) = if write { (&local, &remote) } else { (&remote, &local) };
             prop_assert_eq!(bytes_of(from), bytes_of(to));
-            prop_assert!(theirs.idle_since().is_some());
+            prop_assert!(matches!(theirs.use_of_it(), Use::Idle(_)));
         }
     }
 }

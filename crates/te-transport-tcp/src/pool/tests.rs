@@ -394,3 +394,91 @@ mod model {
         }
     }
 }
+
+/// A peer that answers each hello and then ends the connection before a request is on it: attempts
+/// are paused as failed ones are, and what waits is failed after a few of them.
+#[test]
+fn connections_lost_unused_pause_and_end_the_round() {
+    let mut b = bench(1);
+    b.push(2);
+    let fault = || SliceFault::new(FaultClass::Peer, Phase::Handshake, "lost unused");
+    for attempt in 1..UNUSED {
+        b.expect(&[Connect(0)]);
+        b.pool.on_greeted(0, 8);
+        b.pool.on_greeted_lost(b.now, 0, fault());
+        b.expect(&[]);
+        let pause = FIRST_PAUSE * (1 << (attempt - 1));
+        assert_eq!(b.pool.deadline(), Some(b.now + pause));
+        b.later(pause);
+    }
+    b.expect(&[Connect(0)]);
+    b.pool.on_greeted(0, 8);
+    b.pool.on_greeted_lost(b.now, 0, fault());
+    b.expect(&[Fail(vec![0, 1])]);
+    // What comes next finds the lane paused, for longer.
+    b.push(1);
+    b.expect(&[]);
+    assert_eq!(b.pool.deadline(), Some(b.now + FIRST_PAUSE * 4));
+}
+
+/// A connection that carried a request costs no pause when it goes; only an answer to a request
+/// makes the lane good again.
+#[test]
+fn fault09_a_greeted_connection_that_was_used_costs_no_pause() {
+    let mut b = bench(1);
+    let fault = || SliceFault::new(FaultClass::Peer, Phase::Handshake, "lost unused");
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    b.pool.on_greeted(0, 8);
+    b.pool.on_greeted_lost(b.now, 0, fault());
+    b.later(FIRST_PAUSE);
+    b.expect(&[Connect(0)]);
+    b.pool.on_greeted(0, 8);
+    b.expect(&[Start(0, 0)]);
+    b.pool.on_used(0);
+    b.pool.on_finished(0, true);
+    b.pool.on_greeted_lost(b.now, 0, fault());
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    b.fail(0);
+    b.expect(&[Fail(vec![1])]);
+    b.push(1);
+    assert_eq!(b.pool.deadline(), Some(b.now + FIRST_PAUSE * 2), "the failure before still counts");
+    b.later(FIRST_PAUSE * 2);
+    b.expect(&[Connect(0)]);
+    b.pool.on_greeted(0, 8);
+    b.expect(&[Start(0, 2)]);
+    b.pool.on_used(0);
+    b.pool.on_proven(0);
+    b.pool.on_greeted_lost(b.now, 0, fault());
+    b.push(1);
+    b.expect(&[Connect(0)]);
+    b.fail(0);
+    b.push(1);
+    b.expect(&[Fail(vec![3])]);
+    b.push(1);
+    assert_eq!(b.pool.deadline(), Some(b.now + FIRST_PAUSE), "forgotten");
+}
+
+/// Attempts of one round share its time; a round that is over makes way for another.
+#[test]
+fn a_round_bounds_its_attempts_and_ends() {
+    let mut b = bench(2);
+    assert_eq!(b.pool.round_ends(), None);
+    b.push(2);
+    b.expect(&[Connect(0)]);
+    let end = b.now + ROUND;
+    b.later(ROUND - Duration::from_secs(1));
+    b.fail(0);
+    b.expect(&[Connect(1)]);
+    assert_eq!(b.pool.round_ends(), Some(end), "the second attempt has the rest of it");
+    b.pool.on_connected(1, 1);
+    b.later(FIRST_PAUSE);
+    b.expect(&[Start(1, 0), Connect(0)]);
+    assert_eq!(b.pool.round_ends(), Some(b.now + ROUND));
+    b.later(ROUND);
+    b.fail(0);
+    b.later(MAX_PAUSE);
+    b.expect(&[Connect(0)]);
+    assert_eq!(b.pool.round_ends(), Some(b.now + ROUND), "another round");
+}

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use te_segment::BufferId;
 
+pub(super) use crate::connection::Use;
 use crate::connection::{Connection, Service};
 use crate::io::Outgoing;
 use crate::pump::{Incoming, Machine, Side};
@@ -32,8 +33,8 @@ impl Protocol {
         Self::Plain(Connection::new(now, service))
     }
 
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        either!(self, machine => machine.idle_since())
+    pub(super) fn use_of_it(&self) -> Use {
+        either!(self, machine => machine.use_of_it())
     }
 
     pub(super) fn holds(&self, buffer: BufferId) -> bool {

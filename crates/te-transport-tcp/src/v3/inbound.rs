@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use te_metadata::sabotage;
 use te_segment::{BufferGuard, BufferId};
 
-use crate::connection::Service;
+use crate::connection::{Service, Use};
 use crate::frame::HEADER_BYTES;
 use crate::io::{Outgoing, Part};
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
@@ -105,7 +105,9 @@ pub(crate) struct Inbound {
     landing: Option<Landing>,
     last_id: u64,
     credit: usize,
-    /// When something last moved.
+    /// Whether a request was served whole.
+    proven: bool,
+    /// When something last moved. Bytes that nobody wants do not count.
     since: Instant,
 }
 
@@ -128,6 +130,7 @@ impl Inbound {
             landing: None,
             last_id: 0,
             credit: 0,
+            proven: false,
             since: now,
         }
     }
@@ -157,9 +160,24 @@ impl Inbound {
         self.hello.as_ref().is_some_and(earlier)
     }
 
-    /// Since when it waits for a request; `None` while it has work.
-    pub(crate) fn idle_since(&self) -> Option<Instant> {
-        (matches!(self.stage, Stage::Open) && !self.is_busy()).then_some(self.since)
+    /// What it is good for. A peer that has proven itself may be in the middle of a frame.
+    pub(crate) fn use_of_it(&self) -> Use {
+        match self.stage {
+            Stage::Greeted => Use::Works,
+            Stage::Open if self.guards().next().is_some() => Use::Works,
+            Stage::Open if !self.proven || (self.works.is_empty() && self.is_dropping()) => {
+                Use::Nothing
+            }
+            Stage::Open if self.is_busy() => Use::Works,
+            Stage::Open => Use::Idle(self.since),
+            _ => Use::Nothing,
+        }
+    }
+
+    /// Whether bytes come in that nobody wants.
+    fn is_dropping(&self) -> bool {
+        let wanted = self.body.as_ref().map(|body| body.id);
+        self.landing.as_ref().is_some_and(|landing| Some(landing.id) != wanted)
     }
 
     /// Whether it holds a guard on this buffer.
@@ -327,7 +345,8 @@ impl Inbound {
         }
     }
 
-    fn served(&self) {
+    fn served(&mut self) {
+        self.proven = true;
         self.service.counters.served.one();
         self.service.counters.served_v3.one();
     }

@@ -6,7 +6,8 @@
 //!
 //! I1  A frame that was announced goes out whole: where its bytes must not be touched any more,
 //!     zeros take their place.
-//! I2  It holds at most 64 KiB of frames and one block of payload.
+//! I2  It holds at most 64 KiB of frames and one block of payload, and of what is out at most
+//!     64 KiB more, also where the other end takes little at a time and it never runs empty.
 
 use te_segment::{CopyError, LocalRange};
 
@@ -20,6 +21,8 @@ const ENOUGH: usize = 64 << 10;
 pub(crate) const SMALL: u64 = 16 << 10;
 /// The most that is copied and summed at a time.
 const BLOCK: u64 = 128 << 10;
+/// Room that is kept while nothing waits: [`ENOUGH`], a [`BLOCK`] and the frames around it.
+const KEPT: usize = 200 << 10;
 /// What goes out in place of bytes that must not be touched any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -167,6 +170,10 @@ impl Outbox {
         if self.gone == self.bytes.len() {
             self.bytes.clear();
             self.gone = 0;
+            self.bytes.shrink_to(KEPT);
+        } else if self.gone >= ENOUGH {
+            self.bytes.drain(..self.gone);
+            self.gone = 0;
         }
         self.zeros -= self.zeros.min(n - written);
         if let Some(direct) = &mut self.direct {
@@ -184,3 +191,6 @@ fn data(piece: &Piece<'_>, n: u64, left: u64) -> Frame {
     let len = u32::try_from(n).expect("a data frame has at most 1 MiB");
     Frame::Data { id: piece.id, len, last: n == left }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,10 @@
 //!     when all its bytes came before its status.
 //! I3  A write of which a byte may have reached the peer is in doubt when the connection is lost;
 //!     a fence on a later connection settles it.
-//! I4  A cancel is confirmed by the peer's status. Without one in time the connection is given up.
+//! I4  A cancel is confirmed by the peer's status. Without one in time the connection is given up;
+//!     the time begins again whenever bytes move, because a status waits its turn behind them, and
+//!     is over at last when one transfer might have stood still. Requests that nobody called back
+//!     then end as those of a lost connection.
 
 mod answers;
 mod ends;
@@ -67,6 +70,8 @@ pub(crate) enum News {
     Open { credit: u32, fenced: u32 },
     /// So many requests may be in flight from now on.
     Credit(u32),
+    /// The peer has ended a request, the first on this connection.
+    Proven,
     /// The hello was not answered well.
     Refused(SliceFault),
 }
@@ -88,7 +93,7 @@ struct Flight {
     ends: Option<u64>,
     received: u64,
     sum: Option<Box<Sum>>,
-    /// Until when the peer shall have confirmed the cancel.
+    /// When the peer was first to end it.
     cancelled: Option<Instant>,
     /// How it will end, whatever the peer says.
     fault: Option<SliceFault>,
@@ -141,6 +146,7 @@ pub(crate) struct Session {
     send_error: Option<io::Error>,
     finished: Vec<Finished>,
     confirmed_cancels: u64,
+    proven: bool,
     since: Instant,
     acked: u64,
 }
@@ -169,6 +175,7 @@ impl Session {
             send_error: None,
             finished: Vec::new(),
             confirmed_cancels: 0,
+            proven: false,
             since: now,
             acked: 0,
         }
@@ -258,7 +265,7 @@ impl Session {
         if !matches!(self.life, Life::Open) {
             return None;
         }
-        let cancels = self.flights.values().filter_map(|flight| flight.cancelled);
+        let cancels = self.cancel_deadline().into_iter();
         let stands = !self.is_idle() && !sabotage::is_off("progress-deadline");
         cancels.chain(stands.then(|| self.since + self.patience())).min()
     }
@@ -273,10 +280,10 @@ impl Session {
         if self.deadline().is_none_or(|at| at > now) {
             return;
         }
-        if self.flights.values().any(|flight| flight.cancelled.is_some_and(|at| at <= now)) {
+        if self.cancel_deadline().is_some_and(|at| at <= now) {
             let millis = self.limits.cancel_timeout.as_millis();
-            let cause = format!("a cancel was not confirmed within {millis} ms");
-            return self.give_up(FaultClass::Peer, &cause);
+            let cause = format!("another request's cancel was not confirmed within {millis} ms");
+            return self.lose(&cause, None);
         }
         let millis = now.duration_since(self.since).as_millis();
         self.give_up(FaultClass::Peer, &format!("nothing moved for {millis} ms"));
@@ -287,6 +294,14 @@ impl Session {
         if self.fate().is_none() {
             self.give_up(class, cause);
         }
+    }
+
+    /// When the first cancel must have been confirmed.
+    fn cancel_deadline(&self) -> Option<Instant> {
+        let asked = self.flights.values().filter_map(|flight| flight.cancelled).min()?;
+        let Limits { cancel_timeout, progress_timeout, .. } = self.limits;
+        let silent = asked.max(self.since) + cancel_timeout;
+        Some(silent.min(asked + progress_timeout.max(cancel_timeout)))
     }
 
     fn patience(&self) -> Duration {

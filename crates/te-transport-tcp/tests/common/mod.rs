@@ -112,13 +112,21 @@ impl Node {
     }
 
     pub fn with(config: TcpConfig) -> Self {
+        Self::with_sink(config, |ends| ends)
+    }
+
+    /// One whose completions go another way to the recorder.
+    pub fn with_sink(
+        config: TcpConfig,
+        wrap: impl FnOnce(Arc<Recorder>) -> Arc<dyn CompletionSink>,
+    ) -> Self {
         let segment = Arc::new(LocalSegment::new());
         let transport = Arc::new(TcpTransport::new(config));
         let ends = Arc::new(Recorder::default());
         let incarnation = Incarnation::random();
         let context = TransportContext {
             segment: Arc::clone(&segment),
-            sink: Arc::clone(&ends) as Arc<dyn CompletionSink>,
+            sink: wrap(Arc::clone(&ends)),
             incarnation,
             clock: Arc::new(SystemClock),
         };

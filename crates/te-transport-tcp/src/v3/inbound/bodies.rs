@@ -24,8 +24,11 @@ impl Inbound {
 
     /// `n` bytes of the payload that comes in are in memory, or dropped.
     pub(super) fn landed(&mut self, now: Instant, n: u64) {
-        self.since = now;
+        let dropping = self.is_dropping();
         let Some(landing) = &mut self.landing else { return };
+        if !dropping {
+            self.since = now;
+        }
         let id = landing.id;
         landing.left = landing.left.saturating_sub(n);
         if landing.left == 0 {

@@ -154,6 +154,9 @@ impl Session {
         self.check_status(flight, status)?;
         let Some(flight) = self.remove(id) else { return Ok(()) };
         self.since = now;
+        if !std::mem::replace(&mut self.proven, true) {
+            self.news.push_back(News::Proven);
+        }
         let result = self.outcome(&flight, status);
         if flight.cancelled.is_some() {
             self.confirmed_cancels += 1;

@@ -62,11 +62,10 @@ impl Session {
 
     /// Asks the peer to end a request, which then ends with this fault.
     pub(super) fn call_back(&mut self, now: Instant, id: u64, fault: SliceFault) {
-        let until = now + self.limits.cancel_timeout;
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.fault.get_or_insert(fault);
         if flight.cancelled.is_none() {
-            flight.cancelled = Some(until);
+            flight.cancelled = Some(now);
             self.cancels.push_back(id);
         }
         if self.body.as_ref().is_some_and(|body| body.id == id) {

@@ -20,7 +20,54 @@ fn bytes_land_and_leave_and_each_request_ends_with_one_status() {
     assert_eq!(b.buffer.in_flight(), 0);
     let stats = b.stats();
     assert_eq!((stats.served, stats.served_v3, stats.bytes_in, stats.bytes_out), (2, 2, 5, 5));
-    assert_eq!(b.machine.idle_since(), Some(b.now));
+    assert_eq!(b.machine.use_of_it(), Use::Idle(b.now));
+}
+
+/// A connection that never served a request, or takes what nobody wants, makes room first; one that
+/// serves does not.
+#[test]
+fn k15_only_requests_that_may_be_served_keep_a_connection() {
+    let b = before_hello();
+    assert_eq!(b.machine.use_of_it(), Use::Nothing);
+    let mut b = bench();
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "it has served nothing");
+    b.ask(1, Opcode::Write, LEN, 5);
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "a refusal proves nothing");
+    b.status(1, Code::OutOfRange);
+    b.ask(2, Opcode::Write, 10, 5);
+    assert_eq!(b.machine.use_of_it(), Use::Works);
+    b.data(2, b"hello", true);
+    b.status(2, Code::Done);
+    assert_eq!(b.machine.use_of_it(), Use::Idle(b.now));
+    b.ask(3, Opcode::Write, LEN, 5);
+    b.status(3, Code::OutOfRange);
+    b.feed(&data_head(3, 5));
+    assert_eq!(b.machine.use_of_it(), Use::Nothing, "its bytes are dropped");
+}
+
+/// Bytes that nobody wants do not prolong a connection, however they drip.
+#[test]
+fn k15_dropped_data_has_an_absolute_deadline() {
+    let mut b = bench();
+    b.ask(1, Opcode::Write, LEN, 1000);
+    b.status(1, Code::OutOfRange);
+    b.feed(&data_head(1, 1000));
+    let end = b.machine.deadline().unwrap();
+    assert!(end <= b.now + PROGRESS);
+    while b.now < end {
+        assert!(!b.machine.is_over());
+        b.feed(&[0]);
+        b.now += Duration::from_secs(1);
+        b.machine.handle_timeout(b.now);
+    }
+    assert!(b.machine.is_over());
+    assert_eq!(b.stats().inbound_timeouts, 1);
+}
+
+fn data_head(id: u64, len: u32) -> Vec<u8> {
+    let mut head = Vec::new();
+    encode(&Frame::Data { id, len, last: true }, &mut head);
+    head
 }
 
 /// Large payload goes straight to and from memory, in frames of at most 1 MiB.

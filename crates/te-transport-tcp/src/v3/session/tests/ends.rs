@@ -88,7 +88,62 @@ fn an_unconfirmed_cancel_costs_the_connection_in_bounded_time() {
     assert!(b.machine.fate().is_none());
     b.later(Duration::from_millis(1));
     assert_eq!(b.machine.fate(), Some(Fate::Reset));
-    assert_eq!(b.ended(), [(1, CANCELLED, RemoteSide::InDoubt), (2, PEER_GONE, SETTLED)]);
+    assert_eq!(b.ended(), [(1, CANCELLED, RemoteSide::InDoubt), (2, RAIL, SETTLED)]);
+}
+
+/// On a slow path a cancel waits its turn behind bytes that still move: it costs nobody anything.
+/// When nothing moves any more, whatever was not called back ends as on any lost connection.
+#[test]
+fn a_cancel_waits_while_bytes_move_and_then_costs_the_others_a_retry_only() {
+    let mut b = bench();
+    b.push(Opcode::Write, &region(&vec![7; 3 << 20]));
+    b.push(Opcode::Read, &region(b"abc"));
+    b.push(Opcode::Write, &region(&vec![7; 3 << 20]));
+    b.push(Opcode::Write, &region(b"abc"));
+    take_once(&mut b.machine, b.now, 1000);
+    b.cancel(&[1]);
+    let step = CANCEL - Duration::from_millis(1);
+    for _ in 0..4 {
+        b.later(step);
+        assert!(b.machine.fate().is_none(), "bytes are sent");
+        take_once(&mut b.machine, b.now, 200_000);
+    }
+    for bytes in 1..4 {
+        b.now += CANCEL;
+        b.machine.handle_timeout(b.now, Some(Acked { bytes, ago: Duration::from_millis(1) }));
+        assert!(b.machine.fate().is_none(), "bytes are acknowledged");
+    }
+    b.later(CANCEL);
+    assert_eq!(b.machine.fate(), Some(Fate::Reset));
+    let finished = b.machine.take_finished();
+    assert!(finished.iter().all(|f| f.lost));
+    let told = finished.iter().map(|f| (f.result.as_ref().unwrap_err().class, f.remote));
+    let untouched = RemoteSide::Untouched;
+    let expected = [
+        (FaultClass::Cancelled, RemoteSide::InDoubt),
+        (FaultClass::Rail, untouched),
+        (FaultClass::Rail, untouched),
+        (FaultClass::Rail, untouched),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+/// A peer that moves bytes for ever and never confirms is given up all the same.
+#[test]
+fn a_cancel_that_is_never_confirmed_ends_while_bytes_move() {
+    let mut b = bench();
+    b.push(Opcode::Write, &region(b"abc"));
+    b.sent();
+    b.cancel(&[1]);
+    let begun = b.now;
+    let mut bytes = 0;
+    while b.machine.fate().is_none() {
+        bytes += 1;
+        b.now += CANCEL / 2;
+        b.machine.handle_timeout(b.now, Some(Acked { bytes, ago: Duration::ZERO }));
+        assert!(b.now <= begun + PROGRESS, "bounded");
+    }
+    assert_eq!(b.ended(), [(1, CANCELLED, RemoteSide::InDoubt)]);
 }
 
 /// Every request of a lost connection ends, and what is told of it is true.

@@ -1,0 +1,72 @@
+//! What every socket of ours is given and how it is let go of, and how often complaints are told.
+
+use std::io;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use socket2::{SockRef, TcpKeepalive};
+
+/// A silent connection is asked after this long whether its other end still is.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
+/// How long each such question waits.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer that end a connection.
+const KEEP_ALIVE_PROBES: u32 = 3;
+
+/// Sees to it that a connection whose other host has vanished ends, at last 90 s after it fell
+/// silent.
+pub(crate) fn keep_alive(socket: &SockRef<'_>) -> io::Result<()> {
+    let settings = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_IDLE)
+        .with_interval(KEEP_ALIVE_INTERVAL)
+        .with_retries(KEEP_ALIVE_PROBES);
+    socket.set_tcp_keepalive(&settings)
+}
+
+/// Ends a connection for both sides. Closing alone does so only when no forked child holds the
+/// socket as well. What was sent still goes out.
+pub(crate) fn shut_down(stream: &TcpStream) {
+    // Where this fails the connection is gone already.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Lets a complaint through once a second and counts the rest.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    last: Option<Instant>,
+    suppressed: u64,
+}
+
+impl Throttle {
+    pub(crate) fn new() -> Self {
+        Self { last: None, suppressed: 0 }
+    }
+
+    /// Whether to complain now, and how many complaints were not told since the last one.
+    pub(crate) fn allow(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now < last + Duration::from_secs(1)) {
+            self.suppressed += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any instant will do as a start")]
+    fn one_complaint_a_second_is_told_and_the_rest_counted() {
+        let start = Instant::now();
+        let mut throttle = Throttle::new();
+        assert_eq!(throttle.allow(start), Some(0));
+        for _ in 0..9 {
+            assert_eq!(throttle.allow(start + Duration::from_millis(999)), None);
+        }
+        assert_eq!(throttle.allow(start + Duration::from_secs(1)), Some(9));
+    }
+}
