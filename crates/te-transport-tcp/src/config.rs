@@ -33,8 +33,9 @@ pub struct TcpConfig {
     /// How long work whose connection of version 3 was lost waits for a new one to settle what the
     /// peer did with it; 1 s.
     pub fence_timeout: Duration,
-    /// How long a peer may take to confirm that it ended a request; 0.5 s. Then the connection is
-    /// given up.
+    /// How long a peer may take to confirm that it ended a request; 0.5 s. Counts again whenever
+    /// bytes move on the connection, and is over at last after `progress_timeout`. Then the
+    /// connection is given up.
     pub cancel_timeout: Duration,
     /// A request is not cut into pieces smaller than this, bytes.
     pub min_piece: u64,
@@ -54,8 +55,9 @@ pub struct TcpConfig {
     pub max_pause: Duration,
     /// How long a peer may take to send the 24 bytes of a header, from its first byte on; 10 s.
     pub header_timeout: Duration,
-    /// Connections of peers, all together, at least 1; 4096. For one more the longest idle one is
-    /// closed; where none is idle, the new one is.
+    /// Connections of peers, all together, at least 1; 4096. For one more the oldest one is closed
+    /// that never served its peer or takes bytes nobody wants, else the longest idle one; where all
+    /// work, the new one is.
     pub max_inbound: usize,
     /// Connections of peers from one address, at least 1; 1024. Kept in the same way.
     pub max_inbound_per_address: usize,

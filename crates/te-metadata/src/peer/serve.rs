@@ -414,3 +414,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// One address holds at most this part of all bytes, and at least one frame.
 const SHARES: usize = 4;
 const TICK: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

@@ -210,6 +210,50 @@ pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFaul
 mod tests {
     use super::*;
 
+    fn pair() -> (Link, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = begin_connect(address, None).unwrap();
+        let link = Link::new(0, 0, address, stream);
+        (link, listener.accept().unwrap().0)
+    }
+
+    /// The other end sees the end although a forked child holds the socket as well.
+    #[test]
+    fn a_forked_child_keeps_no_connection_of_ours() {
+        for fate in [Fate::Close, Fate::Reset] {
+            let (link, mut theirs) = pair();
+            theirs.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let held = link.stream.as_fd().try_clone_to_owned().unwrap();
+            link.before_close(fate);
+            drop(link);
+            let end = io::Read::read(&mut theirs, &mut [0]);
+            let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            assert!(end.as_ref().map_or_else(reset, |n| *n == 0), "{fate:?}: {end:?}");
+            drop(held);
+        }
+    }
+
+    /// A connection to a host that vanished does not stay for ever.
+    #[test]
+    fn silent_connections_are_asked_for_their_other_end() {
+        let (link, _theirs) = pair();
+        let socket = SockRef::from(&link.stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+    }
+
+    /// What was reported readable while connecting is not forgotten: no second edge comes.
+    #[test]
+    fn readiness_that_came_with_the_connection_is_kept() {
+        let (mut link, _theirs) = pair();
+        link.ready.readable = true;
+        link.on_connected();
+        assert!(link.ready.readable && link.ready.writable && !link.connecting);
+    }
+
     /// FB01: a shortage here is named and never taken for the peer's death.
     #[test]
     fn fb01_a_shortage_on_this_host_is_not_the_peers_death() {

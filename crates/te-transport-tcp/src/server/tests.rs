@@ -119,6 +119,15 @@ fn a_forked_child_keeps_neither_connections_nor_the_port() {
     drop((held, listener));
 }
 
+#[test]
+fn silent_connections_are_asked_for_their_other_end() {
+    let mut b = bench(|_| {});
+    let _stream = b.connect();
+    b.until(|server| server.connections.len() == 1);
+    let (_, inbound) = b.server.connections.iter().next().unwrap();
+    assert!(SockRef::from(&inbound.stream).keepalive().unwrap());
+}
+
 /// What was answered before the end still arrives.
 #[test]
 fn an_answer_on_its_way_survives_the_close() {
