@@ -33,7 +33,7 @@ pub struct TcpStats {
     pub inbound_timeouts: u64,
     /// Connections of peers closed because their buffer was unregistered.
     pub revoked: u64,
-    /// Connections of peers turned away, or closed while idle, because there were too many.
+    /// Connections of peers turned away, or closed while idle or of no use, because there were too many.
     pub inbound_shed: u64,
     /// Requests of peers that were served whole over version 3; counted in `served` as well.
     pub served_v3: u64,
