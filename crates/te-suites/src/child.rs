@@ -95,6 +95,36 @@ impl LineChild {
         assert!(done.is_ok(), "cannot run kill: {done:?}");
     }
 
+    /// Stops it, and waits until every thread of it stands.
+    ///
+    /// # Panics
+    /// When one runs on for five seconds.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal("STOP");
+        let stands = || self.states().iter().all(|state| *state == 'T').then_some(());
+        crate::clock::wait_until(Duration::from_secs(5), "a process that was stopped", stands);
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When `kill` cannot be run.
+    #[track_caller]
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// The state of each of its threads, as the kernel names it.
+    fn states(&self) -> Vec<char> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
+        let state = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+            stat.rsplit_once(')')?.1.trim_start().chars().next()
+        };
+        tasks.into_iter().flatten().flatten().filter_map(state).collect()
+    }
+
     /// Ends it at once, as a crash would, and reaps it.
     pub fn kill(&mut self) {
         // Both fail only when it is gone already.

@@ -1,11 +1,10 @@
 //! Connections that are refused, or closed behind our back: what they cost the requests after them.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
-use te_suites::wire::{Fault, HandTarget, Proxy, TargetSpec, descriptor_of};
+use te_suites::wire::{Fault, Front};
 use te_suites::{
-    Bound, Case, Direction, Heartbeat, Node, Pair, Parts, Span, Version, need, say, wait_until,
+    Bound, Case, Direction, Heartbeat, Pair, Parts, Span, Version, need, say, wait_until,
 };
 
 use crate::{MIB, OURS};
@@ -63,19 +62,6 @@ fn fault10_good_and_bad_requests_of_one_batch_each_get_what_they_deserve() {
     pair.quit();
 }
 
-/// A target of ours that is reached through a proxy in front of its data port: the name to open,
-/// what keeps it alive, and the proxy.
-fn behind_a_proxy(node: &Node, fault: Fault) -> (HandTarget, Proxy) {
-    let mut descriptor = descriptor_of(node);
-    let port = u16::try_from(descriptor["tcp_data_port"].as_u64().unwrap()).unwrap();
-    let server: SocketAddr = ("127.0.0.1", port).to_socket_addrs().unwrap().next().unwrap();
-    let proxy = Proxy::start(server, fault).unwrap();
-    descriptor["tcp_data_port"] = proxy.port().into();
-    let reply = Some(descriptor.to_string().into_bytes());
-    let spec = TargetSpec { reply, ..TargetSpec::default() };
-    (HandTarget::start(spec, |_| ()).unwrap(), proxy)
-}
-
 #[test]
 fn fault11_a_connection_closed_while_idle_costs_no_request() {
     // Peer fault 11: something between closes idle connections; the next request finds out, and is
@@ -83,7 +69,8 @@ fn fault11_a_connection_closed_while_idle_costs_no_request() {
     let test = "fault11_a_connection_closed_while_idle_costs_no_request";
     let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
     let idle = Duration::from_millis(30);
-    let (front, proxy) = behind_a_proxy(&pair.target, Fault::CloseWhenIdle(idle));
+    let front = Front::start(&pair.target, Fault::CloseWhenIdle(idle)).unwrap();
+    let proxy = front.proxy();
     let (src, dst) = (pair.initiator.addr(), pair.target.addr());
     pair.initiator.write(front.name(), src, dst, 64).ok();
     let case = Case::start("fault 11: stale connections", pair.initiator.pid());
@@ -116,7 +103,8 @@ fn fault11_a_connection_cut_in_the_middle_is_never_a_lie() {
     let (src, dst) = (pair.initiator.addr(), pair.target.addr());
     pair.target.pattern(0, MIB, 11);
     for cut in [0, 7, 8, 9, 1000, 65_536] {
-        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutAnswerAt(cut));
+        let front = Front::start(&pair.target, Fault::CutAnswerAt(cut)).unwrap();
+        let proxy = front.proxy();
         pair.initiator.fill(0, MIB, 0);
         let read = pair.initiator.read(front.name(), src, dst, MIB / 2);
         assert!(!read.is_ok(), "no whole answer can pass: {read:?}");
@@ -126,7 +114,8 @@ fn fault11_a_connection_cut_in_the_middle_is_never_a_lie() {
         pair.initiator.verify(0, MIB / 2, 11);
     }
     for cut in [8, 23, 24, 25, 1000, 65_536] {
-        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutRequestAt(cut));
+        let front = Front::start(&pair.target, Fault::CutRequestAt(cut)).unwrap();
+        let proxy = front.proxy();
         let write = pair.initiator.write(front.name(), src, dst, MIB / 2);
         assert!(!write.is_ok(), "no whole request can pass: {write:?}");
         proxy.set(Fault::None);
@@ -144,7 +133,8 @@ fn fault11_one_cut_in_the_middle_of_a_read_is_made_good() {
     let (src, dst) = (pair.initiator.addr(), pair.target.addr());
     pair.target.pattern(0, MIB, 12);
     for cut in [0, 7, 8, 9, 1000, 65_536] {
-        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutOneAnswerAt(cut));
+        let front = Front::start(&pair.target, Fault::CutOneAnswerAt(cut)).unwrap();
+        let proxy = front.proxy();
         pair.initiator.fill(0, MIB, 0);
         pair.initiator.read(front.name(), src, dst, MIB / 2).ok();
         pair.initiator.verify(0, MIB / 2, 12);
@@ -161,7 +151,8 @@ fn fault11_one_cut_in_the_middle_of_a_write_is_told_or_made_good() {
     let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
     let (src, dst) = (pair.initiator.addr(), pair.target.addr());
     for (seed, cut) in (1..).zip([8, 23, 24, 25, 1000, 65_536, 500_000]) {
-        let (front, proxy) = behind_a_proxy(&pair.target, Fault::CutOneRequestAt(cut));
+        let front = Front::start(&pair.target, Fault::CutOneRequestAt(cut)).unwrap();
+        let proxy = front.proxy();
         pair.initiator.pattern(0, MIB, seed);
         let answer = pair.initiator.write(front.name(), src, dst, MIB / 2);
         say(&format!("{test}: cut at {cut}: {answer:?}"));
@@ -182,7 +173,7 @@ fn a_status_with_a_flipped_byte_is_not_believed() {
     let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
     let (src, dst) = (pair.initiator.addr(), pair.target.addr());
     for at in 0..8 {
-        let (front, _proxy) = behind_a_proxy(&pair.target, Fault::FlipAnswerAt(at));
+        let front = Front::start(&pair.target, Fault::FlipAnswerAt(at)).unwrap();
         pair.initiator.write(front.name(), src, dst, 64).refused();
     }
     pair.quit();
@@ -194,7 +185,7 @@ fn fault12_a_slow_answer_is_waited_for() {
     let test = "fault12_a_slow_answer_is_waited_for";
     let mut pair = need!(test, Pair::start(OURS, MIB, Version::V2));
     let delay = Fault::DelayAnswers(Duration::from_millis(20));
-    let (front, _proxy) = behind_a_proxy(&pair.target, delay);
+    let front = Front::start(&pair.target, delay).unwrap();
     let parts = Parts::tiled(200, 64, (pair.initiator.addr(), pair.target.addr(), MIB));
     let answer = pair.initiator.batch(Direction::Write, front.name(), &parts).ok();
     assert_eq!(answer.number("completed"), 200);

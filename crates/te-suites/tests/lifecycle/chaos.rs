@@ -67,7 +67,7 @@ impl Target {
     }
 
     fn name(&self) -> &str {
-        self.front.as_ref().map_or(self.node.name(), Front::name)
+        self.front.as_ref().map_or_else(|| self.node.name(), Front::name)
     }
 
     fn told(&self) -> Value {
@@ -213,7 +213,7 @@ impl World {
             2..=4 if !suffers => {
                 self.did("stop", &name);
                 self.targets[at].resumes = Some(self.later(20, 2500));
-                self.targets[at].node.child().signal("STOP");
+                self.targets[at].node.child().stop();
             }
             5 | 6 if !suffers => {
                 self.did("unregister", &name);
@@ -226,7 +226,7 @@ impl World {
                 if self.initiators[at].resumes.is_none() {
                     self.did("stop", &format!("initiator {at}"));
                     self.initiators[at].resumes = Some(self.later(20, 800));
-                    self.initiators[at].node.child().signal("STOP");
+                    self.initiators[at].node.child().stop();
                 }
             }
             10 => {
@@ -257,7 +257,7 @@ impl World {
         for target in &mut self.targets {
             if due(&target.resumes) {
                 target.resumes = None;
-                target.node.child().signal("CONT");
+                target.node.child().resume();
             }
             if due(&target.heals) {
                 target.heals = None;
@@ -267,7 +267,7 @@ impl World {
         for initiator in &mut self.initiators {
             if due(&initiator.resumes) {
                 initiator.resumes = None;
-                initiator.node.child().signal("CONT");
+                initiator.node.child().resume();
             }
         }
     }

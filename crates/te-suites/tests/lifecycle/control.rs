@@ -143,7 +143,7 @@ fn fault08_probes_of_stopped_peers_end_in_time_and_beside_each_other() {
     let mut asker = ours(MIB);
     let mut stopped: Vec<Node> = (0..7).map(|_| ours(4096)).collect();
     let live = ours(4096);
-    stopped.iter_mut().for_each(|node| node.child().signal("STOP"));
+    stopped.iter_mut().for_each(|node| node.child().stop());
     let heartbeat = Heartbeat::start();
     let mut names = vec![live.name()];
     names.extend(stopped.iter().map(Node::name));
@@ -154,7 +154,7 @@ fn fault08_probes_of_stopped_peers_end_in_time_and_beside_each_other() {
     let alive = Duration::from_secs_f64(alive / 1000.0);
     heartbeat.assert_within("the one that lives", alive, Duration::from_millis(200));
     for node in &mut stopped {
-        node.child().signal("CONT");
+        node.child().resume();
     }
     asker.probe(stopped[0].name()).ok();
     asker.quit();

@@ -196,7 +196,7 @@ fn a_closed_engine_settles_every_task_and_says_what_it_left() {
         let id = from.submit(Direction::Write, to.name(), &parts);
         pace(Duration::from_millis(40));
         if stop {
-            to.child().signal("STOP");
+            to.child().stop();
         }
         let report = from.close(Duration::from_secs(5));
         heartbeat.assert_within("closing", report.took(), BOUND);
@@ -208,7 +208,7 @@ fn a_closed_engine_settles_every_task_and_says_what_it_left() {
             assert_ne!(task.value("state"), "waiting", "{task:?}");
         }
         from.fill(0, LONG, 0xb2);
-        to.child().signal("CONT");
+        to.child().resume();
         pace(Duration::from_millis(200));
         assert_eq!(to.count(0, LONG, 0xb2), 0, "bytes were sent after closing");
         let refused = from.write(to.name(), from.addr(), to.addr(), 64);

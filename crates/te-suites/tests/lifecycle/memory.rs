@@ -130,14 +130,14 @@ fn the_callers_own_memory_is_waited_for_or_busy() {
         }
         // One that stands still: Busy.
         let id = from.submit(dir, to.name(), &parts);
-        to.child().signal("STOP");
+        to.child().stop();
         let busy = from.unreg(source);
         assert_eq!(busy.rc(), -4, "{busy:?}");
         assert!(busy.took() >= Duration::from_millis(950), "{busy:?}");
         heartbeat.assert_within("Busy", busy.took(), Duration::from_millis(1300));
         let refused = from.transfer(dir, to.name(), (source, to.addr()), 4096);
         assert!(refused.refused().contains("unregistered"), "{refused:?}");
-        to.child().signal("CONT");
+        to.child().resume();
         from.wait(id).ok();
         from.unreg(source).ok();
         assert_eq!(from.unreg(source).rc(), -3);
@@ -158,16 +158,21 @@ fn rights_taken_off_memory_fail_its_requests_only() {
     let cases =
         [Case::start("rights taken: from", from.pid()), Case::start("rights taken: to", to.pid())];
     let parts = Parts::tiled(MANY, EACH, (source, buffer, LONG));
+    let heartbeat = Heartbeat::start();
     let mut hit = 0;
     for (local, access) in [(true, "none"), (false, "none"), (true, "read"), (false, "read")] {
         for dir in Direction::BOTH {
-            let id = from.submit(dir, to.name(), &parts);
+            let wish = Wish::within(Duration::from_secs(10));
+            let begun = now();
+            let id = from.submit_wishing((dir, to.name()), &parts, wish);
             pace(Duration::from_millis(20));
             let (owner, start) = if local { (&mut from, source) } else { (&mut to, buffer) };
             owner.protect(start + LONG / 2, LONG / 2, access);
             let ended = from.wait(id);
             let failed = ended.number("failed");
             assert_eq!(ended.number("completed") + failed, MANY, "{ended:?}");
+            let what = format!("{} with {access} rights, local {local}", dir.word());
+            heartbeat.assert_within(&what, begun.elapsed(), Duration::from_secs(5));
             hit += u64::from(failed > 0);
             if failed > 0 && access == "none" {
                 let error = ended.refused();

@@ -193,11 +193,9 @@ fn packets_that_vanish_are_found_out_and_forgiven() {
         need!(test, lose(&left, &right, true));
         let begun = now();
         let answer = from.wait(id);
-        assert!(!answer.refused().is_empty());
-        // Each request of the batch may find its connection dead only after those before it.
-        heartbeat.assert_within("a silent network", begun.elapsed(), Duration::from_secs(8));
-        assert_eq!(answer.number("quarantined"), 0, "{answer:?}");
         say(&format!("{test}: {}: {:?}: {}", dir.word(), begun.elapsed(), answer.refused()));
+        heartbeat.assert_within("a silent network", begun.elapsed(), Duration::from_millis(4500));
+        assert_eq!(answer.number("quarantined"), 0, "{answer:?}");
         need!(test, lose(&left, &right, false));
         from.pattern(0, MIB, 8);
         let begun = now();
@@ -290,7 +288,7 @@ fn without_a_free_port_requests_fail_by_name_and_then_go_on() {
     let begun = now();
     from.write(to.name(), from.addr(), to.addr(), 4096).ok();
     heartbeat.assert_within("a request with a port", begun.elapsed(), Duration::from_secs(1));
-    case.end(Bound::NOTHING);
+    case.end(Bound::NOTHING.with_threads(2));
     from.quit();
     to.quit();
 }

@@ -56,7 +56,7 @@ fn outlives(test: &str, dir: Direction) {
         assert!(next.refused().contains("onne"), "{next:?}");
         heartbeat.assert_within("the next request", next.took(), AT_ONCE);
     }
-    case.end(Bound::NOTHING.with_rss_mib(LONG / MIB + 16));
+    case.end(Bound::NOTHING.with_threads(2).with_rss_mib(LONG / MIB + 16));
     pair.initiator.quit();
 }
 

@@ -86,7 +86,7 @@ impl Node {
     fn register_storm(&self, c: &Value) -> Result<Value, Refusal> {
         let (addr, len) = (word(c, "addr")?, word(c, "len")?);
         let (threads, rounds) = (word(c, "threads")?, word(c, "rounds")?);
-        let place = |i: u64| if i % 2 == 0 { addr } else { addr + i * len };
+        let place = |i: u64| if i.is_multiple_of(2) { addr } else { addr + i * len };
         let regions = (0..threads).map(|i| self.memory.region(place(i), len));
         let regions = regions.collect::<Result<Vec<_>, _>>().map_err(|why| (-1, why))?;
         let engine = &*self.engine;
