@@ -231,7 +231,7 @@ fn a_notification_is_sent_although_nothing_had_to_be_moved() {
     let empty = TransferRequest::write(a.region.range(0, 0).unwrap(), own, b.region.address());
     let batch = a.engine.allocate_batch(2).unwrap();
     let notify = |msg: &str| te_engine::Notify { name: "a".into(), msg: msg.into() };
-    a.engine.submit_with_notify(batch, &[empty.clone()], notify("1")).unwrap();
+    a.engine.submit_with_notify(batch, std::slice::from_ref(&empty), notify("1")).unwrap();
     a.engine.submit_with_notify(batch, &[empty], notify("2")).unwrap();
     assert_eq!(a.engine.batch_status(batch).unwrap().notify, te_engine::NotifyOutcome::Delivered);
     assert_eq!(a.engine.take_notifies(), [notify("1"), notify("2")]);
