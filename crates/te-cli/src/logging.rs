@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use te_engine::{EngineConfig, LogLevel};
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::error::CliError;
@@ -17,7 +18,7 @@ pub(crate) fn start(config: &EngineConfig, verbose: u8) -> Result<(), CliError> 
         Some(directory) => to_file(directory, level),
         None => {
             tracing_subscriber::fmt()
-                .with_max_level(level)
+                .with_env_filter(seen(level, verbose))
                 .with_ansi(io::stderr().is_terminal())
                 .with_target(false)
                 .with_writer(io::stderr)
@@ -25,6 +26,13 @@ pub(crate) fn start(config: &EngineConfig, verbose: u8) -> Result<(), CliError> 
             Ok(())
         }
     }
+}
+
+/// Requests that failed are told by the verb itself, in one line; the engine's own summary of them
+/// is seen with -v.
+fn seen(level: LevelFilter, verbose: u8) -> EnvFilter {
+    let own = if verbose == 0 { ",te_engine::requests=off" } else { "" };
+    EnvFilter::new(format!("{level}{own}"))
 }
 
 fn to_file(directory: &Path, level: LevelFilter) -> Result<(), CliError> {

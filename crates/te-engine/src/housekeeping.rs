@@ -58,7 +58,8 @@ impl Housekeeping {
             self.reported = stats;
         }
         if let Some(line) = shared.faults.due(now) {
-            tracing::warn!(count = line.count, first = line.first, "requests failed");
+            let (count, first) = (line.count, line.first);
+            tracing::warn!(target: "te_engine::requests", count, first, "requests failed");
         }
         let nexts = [self.refresh.as_ref(), self.report.as_ref()];
         nexts.into_iter().flatten().filter_map(|period| period.next).min()
