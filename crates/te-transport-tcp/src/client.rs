@@ -15,6 +15,7 @@
 mod doubt;
 mod link;
 mod peer;
+mod sessions;
 mod speak;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -43,6 +44,7 @@ use crate::timers::Timers;
 
 use link::Link;
 use peer::Peer;
+use sessions::Sessions;
 
 /// The poller's token of the waker; links count from 1.
 const WAKER: Token = Token(0);
@@ -73,6 +75,7 @@ pub(crate) struct Client {
     resolver: Resolver,
     peers: Slab<Peer>,
     by_address: HashMap<Destination, usize>,
+    sessions: Sessions,
     links: Slab<Link>,
     timers: Timers<Due>,
     scratch: Scratch,
@@ -109,6 +112,7 @@ impl Client {
             resolver,
             peers: Slab::new(),
             by_address: HashMap::new(),
+            sessions: Sessions::default(),
             links: Slab::new(),
             timers: Timers::new(),
             scratch: scratch(),
@@ -157,7 +161,8 @@ impl Client {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => {
-                let index = self.peers.insert(Peer::new(address.clone(), &self.parts.config));
+                let peer = Peer::new(address.clone(), &self.parts.config, &mut self.sessions);
+                let index = self.peers.insert(peer);
                 self.by_address.insert(address, index);
                 index
             }

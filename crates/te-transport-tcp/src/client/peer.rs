@@ -11,6 +11,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::client::doubt::Doubt;
 use crate::client::link::{Link, begin_connect, connect_fault};
+use crate::client::sessions::Sessions;
 use crate::client::speak::Numbers;
 use crate::client::{Client, Due};
 use crate::config::TcpConfig;
@@ -45,14 +46,15 @@ struct Attempt {
 }
 
 impl Peer {
-    pub(super) fn new(to: Destination, config: &TcpConfig) -> Self {
+    pub(super) fn new(to: Destination, config: &TcpConfig, sessions: &mut Sessions) -> Self {
         // One connection of version 3 carries many requests.
         let lanes = if to.v3.is_some() { 1 } else { config.lanes_per_peer };
+        let numbers = sessions.take(&to, lanes);
         Self {
             to,
             pool: Pool::new(lanes, config),
             links: vec![None; lanes],
-            numbers: (0..lanes).map(|_| Numbers::new()).collect(),
+            numbers,
             doubts: Vec::new(),
             found: Vec::new(),
             attempt: None,
@@ -112,6 +114,7 @@ impl Client {
         if peer.pool.is_forgettable(now) && peer.doubts.is_empty() {
             let gone = self.peers.remove(index);
             self.by_address.remove(&gone.to);
+            self.sessions.keep(gone.to, gone.numbers);
             self.timers.forget(Due::Peer(index));
             return;
         }

@@ -25,6 +25,22 @@ impl Numbers {
         let [half, ..] = halves(Incarnation::random().as_u128());
         Self { session: half, last: 0 }
     }
+
+    /// The number of the next connection.
+    pub(super) fn next(&mut self) -> u32 {
+        self.last += 1;
+        self.last
+    }
+
+    #[cfg(test)]
+    pub(super) fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Whether it never had a connection.
+    pub(super) fn is_unused(&self) -> bool {
+        self.last == 0
+    }
 }
 
 fn halves(number: u128) -> [u64; 2] {
@@ -44,8 +60,7 @@ impl Client {
         let peer = &mut self.peers[link.peer];
         let Some(to) = peer.to.v3 else { return };
         let numbers = &mut peer.numbers[link.lane];
-        numbers.last += 1;
-        link.number = numbers.last;
+        link.number = numbers.next();
         let hello = Hello {
             version: VERSION,
             offered: FEATURE_CHECKSUM,
