@@ -154,6 +154,19 @@ impl Initiator {
     }
 }
 
+/// One thing to do: to whom, with what, until when.
+struct Strike {
+    deed: usize,
+    at: usize,
+    fault: Fault,
+    long: Instant,
+    short: Instant,
+    seed: u64,
+}
+
+/// What may become of a line.
+const FAULTS: [Fault; 4] = [Fault::CutAll, Fault::Stall, Fault::Swallow, Fault::HalfClose];
+
 /// Everything that runs.
 struct World {
     targets: Vec<Target>,
@@ -191,18 +204,20 @@ impl World {
         self.deeds.push(format!("{:>7.3} s {what} {whom}", self.begun.elapsed().as_secs_f64()));
     }
 
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.random.below(n as u64)).unwrap()
-    }
-
-    fn later(&mut self, least: u64, most: u64) -> Instant {
-        now() + Duration::from_millis(least + self.random.below(most - least))
+    /// What is done next, drawn as a whole, so that the schedule does not depend on what happened.
+    fn draw(&mut self) -> Strike {
+        let mut below = |n: usize| usize::try_from(self.random.below(n as u64)).unwrap();
+        let (deed, at, fault) = (below(12), below(TARGETS), below(FAULTS.len()));
+        let time =
+            |most: u64, random: &mut Random| now() + Duration::from_millis(5 + random.below(most));
+        let long = time(2500, &mut self.random);
+        let short = time(800, &mut self.random);
+        Strike { deed, at, fault: FAULTS[fault], long, short, seed: self.random.word() }
     }
 
     /// One deed, on something that is not suffering already.
     fn strike(&mut self) {
-        let deed = self.below(12);
-        let at = self.below(TARGETS);
+        let Strike { deed, at, fault, long, short, seed } = self.draw();
         let name = format!("target {at}");
         let suffers = self.targets[at].resumes.is_some();
         match deed {
@@ -212,7 +227,7 @@ impl World {
             }
             2..=4 if !suffers => {
                 self.did("stop", &name);
-                self.targets[at].resumes = Some(self.later(20, 2500));
+                self.targets[at].resumes = Some(long);
                 self.targets[at].node.child().stop();
             }
             5 | 6 if !suffers => {
@@ -220,12 +235,12 @@ impl World {
                 let withdrawn = self.targets[at].withdraw();
                 self.wrong.extend(withdrawn.err());
             }
-            7 | 8 => self.disturb(at | 1),
+            7 | 8 => self.disturb(at | 1, fault, short),
             9 => {
-                let at = self.below(2);
+                let at = at % 2;
                 if self.initiators[at].resumes.is_none() {
                     self.did("stop", &format!("initiator {at}"));
-                    self.initiators[at].resumes = Some(self.later(20, 800));
+                    self.initiators[at].resumes = Some(short);
                     self.initiators[at].node.child().stop();
                 }
             }
@@ -233,7 +248,6 @@ impl World {
                 self.did("kill", "the victim");
                 let places = (self.victim.first, self.victim.callers);
                 self.victim.node.child().kill();
-                let seed = self.random.word();
                 self.victim = Initiator::start(places, &self.targets, seed, false);
             }
             _ => {}
@@ -241,11 +255,9 @@ impl World {
     }
 
     /// Breaks the line to a target for a while, or cuts all its connections.
-    fn disturb(&mut self, at: usize) {
-        let faults = [Fault::CutAll, Fault::Stall, Fault::Swallow, Fault::HalfClose];
-        let fault = faults[self.below(faults.len())];
+    fn disturb(&mut self, at: usize, fault: Fault, until: Instant) {
         self.did("break", &format!("the line to target {at}: {fault:?}"));
-        self.targets[at].heals = Some(self.later(5, 1500));
+        self.targets[at].heals = Some(until);
         if let Some(front) = &self.targets[at].front {
             front.proxy().set(fault);
         }
@@ -278,7 +290,7 @@ impl World {
             self.relent(false);
             if now() >= next {
                 self.strike();
-                next = self.later(20, 300);
+                next = now() + Duration::from_millis(20 + self.random.below(280));
             }
             pace(Duration::from_millis(5));
         }

@@ -1,7 +1,7 @@
 //! One caller: a batch of random requests after the other, each checked from end to end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use te_engine::{
     BatchId, Opcode, Region, RegisterOptions, RemoteSide, SegmentId, TaskState, TransferRequest,
@@ -40,6 +40,7 @@ pub(crate) struct Caller {
     resting: Vec<u64>,
     /// The last seed that was given; each is given once.
     last_seed: u64,
+    begun: Instant,
     report: Report,
 }
 
@@ -71,6 +72,7 @@ impl Caller {
             lane,
             resting: vec![0; usize::try_from(LANES).unwrap_or(0)],
             last_seed: (seed ^ number.wrapping_mul(0x9e37_79b9)) << 24,
+            begun: now(),
             report: Report::default(),
         };
         (0..LANES).try_for_each(|lane| caller.rest(lane))?;
@@ -81,7 +83,7 @@ impl Caller {
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Report {
         while !stop.load(Ordering::Relaxed) {
             if let Err(what) = self.step() {
-                self.report.wrong(what);
+                self.report.wrong(format!("{:?}: {what}", self.begun.elapsed()));
             }
         }
         for target in &self.targets {
@@ -126,8 +128,10 @@ impl Caller {
             if let Err(what) = self.check(at, plan, end) {
                 let (op, state, remote) = (plan.op, end.state, word(end.remote));
                 self.report.wrong(format!(
-                    "{op:?} of {} B at {}, {state:?}, {remote}: {what}",
-                    plan.len, self.targets[at].name
+                    "{:?}: {op:?} of {} B at {}, {state:?}, {remote}: {what}",
+                    self.begun.elapsed(),
+                    plan.len,
+                    self.targets[at].name
                 ));
             }
             self.rest(plan.lane)?;
@@ -148,9 +152,7 @@ impl Caller {
     fn plan(&mut self, at: usize) -> Result<Vec<Plan>, String> {
         let mut plans = Vec::new();
         for lane in 0..1 + self.random.below(LANES) {
-            let slot = &self.targets[at].slots[usize::try_from(lane).unwrap_or(0)];
-            slot.is_unchanged().map_err(|what| format!("{}: {what}", self.targets[at].name))?;
-            self.rests(lane)?;
+            self.look_back(at, lane)?;
             let most = 8 << self.random.below(u64::from((self.lane / 8).ilog2()) + 1);
             let len = 8 + self.random.below(most) / 8 * 8;
             let op = if self.random.below(3) == 0 { Opcode::Read } else { Opcode::Write };
@@ -164,6 +166,21 @@ impl Caller {
             plans.push(plan);
         }
         Ok(plans)
+    }
+
+    /// Looks at what a lane should have kept; what it has is taken as it is then.
+    fn look_back(&mut self, at: usize, lane: u64) -> Result<(), String> {
+        let target = &mut self.targets[at];
+        let slot = &mut target.slots[usize::try_from(lane).unwrap_or(0)];
+        if let Err(what) = slot.is_unchanged() {
+            self.report.wrong(format!("{:?}: {}: {what}", self.begun.elapsed(), target.name));
+            slot.unsettle();
+        }
+        if let Err(what) = self.rests(lane) {
+            self.report.wrong(format!("{:?}: {what}", self.begun.elapsed()));
+            self.rest(lane)?;
+        }
+        Ok(())
     }
 
     fn request(
@@ -241,14 +258,16 @@ impl Caller {
             return if done { self.targets[at].slots[lane].agrees(&read) } else { Ok(()) };
         }
         let slot = &mut self.targets[at].slots[lane];
+        let (state, remote) = (end.state, word(end.remote));
+        let fault = end.fault.as_ref().map(ToString::to_string).unwrap_or_default();
+        let when = self.begun.elapsed();
+        slot.note(plan.seed, format!("{when:?}, {} B, {state:?}, {remote}, {fault}", plan.len));
         if done || end.remote != RemoteSide::Untouched {
             slot.wrote(plan.seed, plan.len, done);
         }
         let bytes = slot.bytes()?;
         slot.explain(&bytes)?;
-        if end.remote != RemoteSide::InDoubt {
-            slot.settle(bytes);
-        }
+        slot.look(bytes, end.remote);
         Ok(())
     }
 

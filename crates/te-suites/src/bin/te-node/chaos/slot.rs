@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
+use te_engine::RemoteSide;
 use te_suites::pattern;
 
 /// One write.
@@ -29,16 +30,32 @@ pub(crate) struct Slot {
     layers: Vec<Layer>,
     /// What it must hold until the next write.
     settled: Option<Vec<u8>>,
+    /// Whether a write may still change it.
+    doubtful: bool,
     /// Whether it held zeros at the start; else it may hold anything that was never written over.
     known: bool,
+    /// The last writes, whatever became of them, for sentences.
+    history: Vec<(u64, String)>,
 }
+
+/// So many of them.
+const HISTORY: usize = 64;
 
 /// How many bytes are compared at once before single words are looked at.
 const BLOCK: usize = 4096;
 
 impl Slot {
     pub(crate) fn new(file: Arc<File>, at: u64, len: u64, known: bool) -> Self {
-        Self { file, at, len, layers: Vec::new(), settled: None, known }
+        Self {
+            file,
+            at,
+            len,
+            layers: Vec::new(),
+            settled: None,
+            doubtful: false,
+            known,
+            history: Vec::new(),
+        }
     }
 
     /// What is there now.
@@ -46,6 +63,14 @@ impl Slot {
         let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, self.at).map_err(|cause| cause.to_string())?;
         Ok(bytes)
+    }
+
+    /// Notes what became of a write.
+    pub(crate) fn note(&mut self, seed: u64, what: String) {
+        if self.history.len() == HISTORY {
+            self.history.remove(0);
+        }
+        self.history.push((seed, what));
     }
 
     /// A write that may have left words.
@@ -57,9 +82,16 @@ impl Slot {
         self.settled = None;
     }
 
-    /// From here on nothing changes.
-    pub(crate) fn settle(&mut self, bytes: Vec<u8>) {
-        self.settled = Some(bytes);
+    /// What it holds after a write that ended so. From here on nothing changes, unless this write
+    /// is in doubt, or an earlier one is that nothing has settled since: a write that was never
+    /// sent settles nothing.
+    pub(crate) fn look(&mut self, bytes: Vec<u8>, remote: RemoteSide) {
+        match remote {
+            RemoteSide::InDoubt => self.doubtful = true,
+            RemoteSide::Settled => self.doubtful = false,
+            RemoteSide::Untouched => {}
+        }
+        self.settled = (!self.doubtful).then_some(bytes);
     }
 
     /// A write may change it from here on.
@@ -75,7 +107,26 @@ impl Slot {
             return Ok(());
         }
         let first = settled.iter().zip(&bytes).position(|(old, new)| old != new).unwrap_or(0);
-        Err(format!("byte {first} of the slot changed after it was settled"))
+        Err(format!(
+            "byte {first} of the slot changed after it was settled; before: {}; now: {}",
+            self.origin(settled, first / 8),
+            self.origin(&bytes, first / 8)
+        ))
+    }
+
+    /// Where word `j` of these bytes comes from.
+    fn origin(&self, bytes: &[u8], j: usize) -> String {
+        let word = bytes[8 * j..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        self.origin_of(word, j as u64)
+    }
+
+    fn origin_of(&self, word: u64, j: u64) -> String {
+        let wrote = |(seed, _): &&(u64, String)| pattern::word(*seed, j) == word;
+        let found = self.history.iter().rposition(|write| wrote(&write));
+        match found.map(|at| (self.history.len() - at, &self.history[at].1)) {
+            Some((age, what)) => format!("{word:#x} of the {age}. last write ({what})"),
+            None => format!("{word:#x}"),
+        }
     }
 
     /// Whether a read of the first bytes gave what is there.
@@ -117,12 +168,13 @@ impl Slot {
                 return Ok(());
             }
             if layer.sure {
-                return Err(format!("word {j} is {word:#x}, not that of write {:#x}", layer.seed));
+                let origin = self.origin_of(word, j);
+                return Err(format!("word {j} is {origin}, not that of write {:#x}", layer.seed));
             }
         }
         if word == 0 || !self.known {
             return Ok(());
         }
-        Err(format!("word {j} is {word:#x}, which nobody wrote"))
+        Err(format!("word {j} is {}, which must not be there", self.origin_of(word, j)))
     }
 }
