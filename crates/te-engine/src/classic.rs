@@ -69,6 +69,8 @@ pub(crate) struct Classic {
     queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
     parked: Mutex<HashMap<SegmentId, Vec<Parked>>>,
     delayed: Mutex<Vec<Delayed>>,
+    /// Descriptors to ask for at a later time, because the last answer failed a moment ago.
+    asks: Mutex<Vec<(Instant, SegmentId, Instant)>>,
     /// How often tasks were told to end: whoever hands slices over looks whether that happened
     /// meanwhile.
     ends: AtomicU64,
@@ -89,6 +91,7 @@ impl Classic {
             queues: RwLock::default(),
             parked: Mutex::default(),
             delayed: Mutex::default(),
+            asks: Mutex::default(),
             ends: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&classic);
@@ -261,7 +264,7 @@ impl Classic {
                     FaultClass::Cancelled | FaultClass::Closed => TaskState::Canceled,
                     _ => TaskState::Failed,
                 };
-                if fault.class == FaultClass::Refused {
+                if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
                     self.refresh_in_background(flight.peer.id(), flight.since);
                 }
                 self.end_one(&flight.batch, flight.task, state, fault);
@@ -379,7 +382,8 @@ impl DataPath for Classic {
     }
 
     fn tick(&self, now: Instant) -> Option<Instant> {
-        let mut next = self.release_delayed(now).into_iter().chain(self.end_slow(now)).min();
+        let early = [self.release_delayed(now), self.ask_again(now), self.end_slow(now)];
+        let mut next = early.into_iter().flatten().min();
         for batch in self.shared.batches.all() {
             let Overdue { late, stuck } = batch.overdue(now);
             if !late.is_empty() {

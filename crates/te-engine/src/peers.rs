@@ -42,7 +42,9 @@ pub(crate) enum Freshness {
     Pending,
     /// The caller shall fetch.
     Fetch(FetchTicket),
-    /// The last fetch failed a moment ago, or there is no such segment.
+    /// The last fetch failed a moment ago; ask again then.
+    NotBefore(Instant),
+    /// There is no such segment.
     Failed,
 }
 
@@ -184,7 +186,8 @@ impl Peers {
             Refresh::Newer(known) => Freshness::Newer(known),
             Refresh::Pending => Freshness::Pending,
             Refresh::Fetch(ticket) => Freshness::Fetch(ticket),
-            Refresh::NotBefore(_) | Refresh::Unknown => Freshness::Failed,
+            Refresh::NotBefore(at) => Freshness::NotBefore(at),
+            Refresh::Unknown => Freshness::Failed,
         }
     }
 
@@ -198,7 +201,7 @@ impl Peers {
                 let patience = self.directory.client().limits().exchange_timeout;
                 if self.await_fetch(id, patience) { self.current(id) } else { None }
             }
-            Freshness::Failed => None,
+            Freshness::Failed | Freshness::NotBefore(_) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use te_metadata::{BufferDescriptor, Incarnation, SegmentDescriptor};
 use te_segment::RemoteSegment;
-use te_transport::{FaultClass, SliceFault};
+use te_transport::{FaultClass, Phase, SliceFault};
 
 /// The policy.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,13 @@ pub(crate) enum Second {
 impl RetryPolicy {
     /// The first look at a fault.
     pub(crate) fn judge(&self, attempt: u16, fault: &SliceFault) -> Verdict {
-        if fault.class.is_retryable() && attempt.saturating_add(1) < self.max_attempts {
+        // A peer that cannot be reached or is silent is so for every try; only what it said in a
+        // handshake can be answered by its newest descriptor.
+        let worth = match fault.class {
+            FaultClass::Peer => fault.phase == Phase::Handshake,
+            class => class.is_retryable(),
+        };
+        if worth && attempt.saturating_add(1) < self.max_attempts {
             Verdict::Refresh
         } else {
             Verdict::GiveUp
@@ -108,7 +114,6 @@ mod tests {
 
     use super::*;
     use crate::testing_support::{a_mooncake_peer, a_peer, a_restarted_peer};
-    use te_transport::Phase;
 
     const POLICY: RetryPolicy = RetryPolicy {
         max_attempts: 3,
@@ -127,6 +132,9 @@ mod tests {
         {
             assert_eq!(POLICY.judge(0, &fault(class)), Verdict::GiveUp);
         }
+        assert_eq!(POLICY.judge(0, &fault(FaultClass::Peer)), Verdict::GiveUp);
+        let greeting = SliceFault::new(FaultClass::Peer, Phase::Handshake, "another version");
+        assert_eq!(POLICY.judge(0, &greeting), Verdict::Refresh);
         assert_eq!(POLICY.judge(1, &fault(FaultClass::Rail)), Verdict::Refresh);
         assert_eq!(POLICY.judge(2, &fault(FaultClass::Rail)), Verdict::GiveUp);
     }

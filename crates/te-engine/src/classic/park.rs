@@ -99,6 +99,10 @@ impl Classic {
         match self.shared.peers.refresh(target, since) {
             Freshness::Newer(known) => self.unpark(target, since, Some(&known)),
             Freshness::Failed => self.unpark(target, since, None),
+            Freshness::NotBefore(at) => {
+                self.asks.lock().push((at, target, since));
+                self.shared.alarm.at(at);
+            }
             Freshness::Fetch(ticket) => self.fetch(ticket),
             Freshness::Pending => {}
         }
@@ -216,6 +220,16 @@ impl Classic {
         let at = self.shared.clock.now() + pause.min(MAX_PAUSE);
         self.delayed.lock().push(Delayed { at, target: peer.id(), item });
         self.shared.alarm.at(at);
+    }
+
+    /// Asks again for the descriptors whose time has come; says when the next is.
+    pub(super) fn ask_again(&self, now: Instant) -> Option<Instant> {
+        let mut asks = self.asks.lock();
+        let (due, later): (Vec<_>, Vec<_>) = asks.drain(..).partition(|(at, ..)| *at <= now);
+        asks.extend(later);
+        drop(asks);
+        due.into_iter().for_each(|(_, target, since)| self.ask(target, since));
+        self.asks.lock().iter().map(|(at, ..)| *at).min()
     }
 
     /// Queues what is due; says when the next is.

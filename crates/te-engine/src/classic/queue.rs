@@ -3,7 +3,8 @@
 //! I1  An item is in the queue, with a transport, parked for a refresh, or gone.
 //! I2  One thread at a time feeds a peer's transport; a wish to feed that comes meanwhile is
 //!     honoured when it ends (no lost wake-up, no lock across `submit`).
-//! I3  Of batches that wait, each gives one slice in turn: a large one does not hold up a small one.
+//! I3  Of batches that wait, each gives as many bytes as the others, in turns of `GRANT`: a large one
+//!     does not hold up a small one.
 //! I4  A request goes only to the process it was meant for: one whose peer is another process now
 //!     is handed back instead.
 
@@ -36,7 +37,12 @@ pub(crate) struct Item {
 struct Turn {
     batch: Arc<Batch>,
     items: VecDeque<Item>,
+    /// Bytes it may still give in this turn; what it gave beyond is a debt for the next ones.
+    credit: i64,
 }
+
+/// What a batch is granted each time its turn comes, bytes.
+const GRANT: i64 = 64 << 10;
 
 /// The batches that wait, and whose turn it is. A batch is in both or in neither.
 #[derive(Default)]
@@ -51,7 +57,7 @@ impl Turns {
         let (id, order) = (batch.id(), &mut self.order);
         let turn = self.by_batch.entry(id).or_insert_with(|| {
             order.push_back(id);
-            Turn { batch: Arc::clone(batch), items: VecDeque::new() }
+            Turn { batch: Arc::clone(batch), items: VecDeque::new(), credit: GRANT }
         });
         &mut turn.items
     }
@@ -59,6 +65,16 @@ impl Turns {
     fn take_first(&mut self) -> Option<Turn> {
         let id = self.order.pop_front()?;
         self.by_batch.remove(&id)
+    }
+
+    /// A batch with credit goes on, one without waits for its next turn.
+    fn put_back(&mut self, turn: Turn) {
+        if turn.credit > 0 && !turn.items.is_empty() {
+            self.order.push_front(turn.batch.id());
+            self.by_batch.insert(turn.batch.id(), turn);
+        } else {
+            self.put_last(turn);
+        }
     }
 
     fn put_last(&mut self, turn: Turn) {
@@ -193,8 +209,17 @@ impl SliceSource for Source<'_> {
         let mut turns = self.queue.turns.lock();
         loop {
             let mut turn = turns.take_first()?;
+            let alone = turns.order.is_empty();
+            if turn.credit <= 0 && !alone {
+                turn.credit += GRANT;
+                turns.put_last(turn);
+                continue;
+            }
             let slice = self.next_of(&mut turn);
-            turns.put_last(turn);
+            let given = slice.as_ref().map_or(0, Slice::len);
+            turn.credit =
+                if alone { GRANT } else { turn.credit - i64::try_from(given).unwrap_or(0) };
+            turns.put_back(turn);
             if slice.is_some() {
                 return slice;
             }

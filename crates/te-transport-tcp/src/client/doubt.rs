@@ -63,6 +63,15 @@ impl Client {
         }
     }
 
+    /// Ends the doubts of a peer as they are.
+    pub(super) fn end_doubts_of(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        peer.pool.want_fence(false);
+        for doubt in std::mem::take(&mut peer.doubts) {
+            self.complete(doubt.token, Err(doubt.fault), RemoteSide::InDoubt);
+        }
+    }
+
     /// Ends every doubt as it is.
     pub(super) fn end_all_doubts(&mut self) {
         let doubts: Vec<_> =

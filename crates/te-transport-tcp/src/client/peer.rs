@@ -256,7 +256,12 @@ impl Client {
             peer.found.clear();
         }
         self.parts.counters.connect_failures.one();
+        let nobody = fault.class == FaultClass::Peer && fault.phase == Phase::Connect;
         peer.pool.on_connect_failed(now, attempt.lane, fault);
+        if nobody {
+            // Nobody is there to confirm a fence.
+            self.end_doubts_of(index);
+        }
         self.stir(index);
     }
 

@@ -63,7 +63,11 @@ impl Session {
     /// Asks the peer to end a request, which then ends with this fault.
     pub(super) fn call_back(&mut self, now: Instant, id: u64, fault: SliceFault) {
         let Some(flight) = self.flights.get_mut(&id) else { return };
-        flight.fault.get_or_insert(fault);
+        // Memory that cannot be touched counts more than why the request was to end before: bytes
+        // that come for it must be dropped, not offered to it again.
+        if flight.fault.is_none() || fault.class == FaultClass::Local {
+            flight.fault = Some(fault);
+        }
         if flight.cancelled.is_none() {
             flight.cancelled = Some(now);
             self.cancels.push_back(id);
