@@ -33,7 +33,12 @@ pub(crate) fn run(workspace: &Workspace, flags: &CiFlags) -> anyhow::Result<bool
     steps.step("licences, bans and sources", |workspace, _| own_licences(workspace))?;
     let may_install = flags.level.level() == Level::Full;
     steps.step("cargo deny", |workspace, journal| deny::run(workspace, journal, may_install))?;
-    steps.cargo("packages", &["package", "--workspace", "--allow-dirty", "--quiet"], &[])?;
+    // Cargo keeps the unpacked sources of a package by its version and this folder, also after they
+    // have changed, so each run has a folder of its own.
+    let folder = format!("target/xtask/package-{}", std::process::id());
+    let package = ["package", "--workspace", "--allow-dirty", "--quiet", "--target-dir", &folder];
+    steps.cargo("packages", &package, &[])?;
+    drop(std::fs::remove_dir_all(&folder));
     steps.step("cold release build of te", cold_build)?;
     if !flags.no_test {
         let test = TestFlags { level: flags.level, no_skip: false };
