@@ -7,7 +7,7 @@ use crate::workspace::Package;
 /// transport.
 const LAYERS: &[&[&str]] = &[
     &["te-topology"],
-    &["te-metadata"],
+    &["te-metadata", "te-metadata-server"],
     &["te-segment"],
     &["te-transport"],
     &["te-transport-tcp"],

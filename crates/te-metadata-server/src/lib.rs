@@ -1,0 +1,1 @@
+//! A metadata server.
