@@ -488,6 +488,7 @@ impl TransferEngine {
         let rpc = RpcMeta {
             ip_or_host_name: self.publisher.rpc().host().into(),
             rpc_port: self.rpc_port(),
+            te_incarnation: Some(self.incarnation()),
         };
         directory.publish_rpc(self.local_name(), &rpc)?;
         directory.publish(self.local_name(), &self.publisher.descriptor())

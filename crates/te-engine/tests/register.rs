@@ -166,7 +166,9 @@ fn j34_records_are_published_and_removed_at_the_end() {
         .without_threads(fabric.clock())
         .build()
         .unwrap();
-    let key = |key: &str| te_metadata::MetadataStore::get(&store, key).unwrap();
+    let key = |key: &str| {
+        te_metadata::MetadataStore::get(&store, key).unwrap().map(|record| record.value)
+    };
     assert!(key("mooncake/rpc_meta/a:1").is_some());
     assert!(key("mooncake/ram/a:1").is_some());
     engine.close(Duration::from_secs(1));

@@ -16,6 +16,7 @@ use std::fmt;
 use serde::Serialize;
 use te_topology::{NicName, PriorityMatrix};
 
+pub(crate) use codec::incarnation;
 pub use codec::{MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES};
 pub use error::DecodeError;
 pub use te_object::{Incarnation, ParseIncarnationError, TE_OBJECT_VERSION, TeObject};

@@ -128,7 +128,9 @@ impl Directory {
 
 impl Shelf {
     fn get(&self, name: &SegmentName, key: &str) -> Result<Option<Vec<u8>>, ResolveError> {
-        self.store.get(key).map_err(|source| ResolveError::Store { name: name.clone(), source })
+        let found = self.store.get(key);
+        let found = found.map_err(|source| ResolveError::Store { name: name.clone(), source })?;
+        Ok(found.map(|record| record.value))
     }
 
     fn rpc_record(&self, name: &SegmentName) -> Result<Option<HostPort>, ResolveError> {

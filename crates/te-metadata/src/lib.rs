@@ -53,5 +53,9 @@ pub use peer::{
 pub use rpc_meta::RpcMeta;
 #[cfg(any(test, feature = "testing"))]
 pub use store::check_store;
-pub use store::{MemoryStore, MetadataStore, StoreError};
+pub use store::{
+    Capabilities, Change, ChangeKind, Changes, Claim, Credentials, KeyInfo, Lease, MAX_LISTED,
+    MAX_VALUE_BYTES, MemoryStore, MetadataStore, Record, Release, Renewal, Revision, Secret,
+    StoreError, StoreOptions, StorePhase, TlsFiles, Watch,
+};
 pub use timestamp::format_timestamp;

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::descriptor::DecodeError;
+use crate::Incarnation;
+use crate::descriptor::{DecodeError, incarnation};
 use crate::json::{self, Node};
 
 /// Where the owner of a segment answers peers.
@@ -13,6 +14,9 @@ pub struct RpcMeta {
     pub ip_or_host_name: String,
     /// Port of the peer link.
     pub rpc_port: u16,
+    /// Which run of our engine wrote it; Mooncake writes none and ignores ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub te_incarnation: Option<Incarnation>,
 }
 
 impl RpcMeta {
@@ -29,7 +33,9 @@ impl RpcMeta {
         let value: Value = serde_json::from_slice(bytes).map_err(DecodeError::Json)?;
         let root = Node::root(&value);
         root.object()?;
+        let incarnation = root.field("te_incarnation").map(|node| incarnation(&node));
         Ok(Self {
+            te_incarnation: incarnation.transpose()?,
             ip_or_host_name: root.required("ip_or_host_name")?.non_empty_text(1024)?.to_owned(),
             rpc_port: root.required("rpc_port")?.number(u64::from(u16::MAX))?,
         })
@@ -46,7 +52,11 @@ mod tests {
         let bytes = br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15969}"#;
         let record = RpcMeta::decode(bytes).unwrap();
         assert_eq!((record.ip_or_host_name.as_str(), record.rpc_port), ("127.0.0.1", 15969));
-        assert_eq!(record.encode(), bytes);
+        assert_eq!((record.te_incarnation, record.encode()), (None, bytes.to_vec()));
+        let ours = RpcMeta { te_incarnation: Some(Incarnation::from_u128(0xab)), ..record };
+        let text = br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15969,"te_incarnation":"000000000000000000000000000000ab"}"#;
+        assert_eq!(ours.encode(), text);
+        assert_eq!(RpcMeta::decode(text).unwrap(), ours);
     }
 
     #[test]
@@ -59,6 +69,8 @@ mod tests {
             (r#"{"ip_or_host_name":"a","rpc_port":70000}"#, "rpc_port"),
             (r#"{"ip_or_host_name":"a","rpc_port":-1}"#, "rpc_port"),
             (r#"{"ip_or_host_name":"a","rpc_port":"1"}"#, "rpc_port"),
+            (r#"{"ip_or_host_name":"a","rpc_port":1,"te_incarnation":7}"#, "te_incarnation"),
+            (r#"{"ip_or_host_name":"a","rpc_port":1,"te_incarnation":"x"}"#, "te_incarnation"),
         ] {
             let error = RpcMeta::decode(text.as_bytes()).unwrap_err();
             assert!(error.to_string().contains(says), "{text}: {error}");

@@ -206,18 +206,21 @@ fn file(node: &Node<'_>) -> Result<FileDescriptor, ShapeError> {
 
 fn te_object(node: &Node<'_>) -> Result<TeObject, ShapeError> {
     node.object()?;
-    let incarnation = node.required("incarnation")?;
-    let text = incarnation.non_empty_text(MAX_NAME_BYTES)?;
-    let bad = |reason: super::ParseIncarnationError| ShapeError::BadText {
-        path: incarnation.path(),
-        reason: reason.to_string(),
-    };
     Ok(TeObject {
         version: node.required("version")?.number(u64::from(u32::MAX))?,
-        incarnation: text.parse::<Incarnation>().map_err(bad)?,
+        incarnation: incarnation(&node.required("incarnation")?)?,
         transports: value_map(node, "transports")?,
         extensions: value_map(node, "extensions")?,
     })
+}
+
+/// Reads an incarnation's text.
+pub(crate) fn incarnation(node: &Node<'_>) -> Result<Incarnation, ShapeError> {
+    let bad = |reason: super::ParseIncarnationError| ShapeError::BadText {
+        path: node.path(),
+        reason: reason.to_string(),
+    };
+    node.non_empty_text(MAX_NAME_BYTES)?.parse().map_err(bad)
 }
 
 fn value_map(node: &Node<'_>, name: &str) -> Result<BTreeMap<String, Value>, ShapeError> {

@@ -129,7 +129,7 @@ fn j34_rpc_meta_add_get_remove() {
     let directory = in_store(&MemoryStore::new());
     let node = name("node-a");
     assert!(directory.rpc_address(&node).unwrap_err().is_not_found());
-    let record = RpcMeta { ip_or_host_name: "::1".into(), rpc_port: 15969 };
+    let record = RpcMeta { ip_or_host_name: "::1".into(), rpc_port: 15969, te_incarnation: None };
     directory.publish_rpc(&node, &record).unwrap();
     assert_eq!(directory.rpc_address(&node).unwrap().to_string(), "[::1]:15969");
     directory.withdraw(&node).unwrap();
@@ -142,13 +142,14 @@ fn a_store_is_filled_under_the_peers_keys() {
     let store = MemoryStore::new();
     let directory = in_store(&store);
     let node = name("node-a:17001");
-    let record = RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 15920 };
+    let record =
+        RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 15920, te_incarnation: None };
     directory.publish_rpc(&node, &record).unwrap();
     directory.publish(&node, &descriptor("node-a:17001")).unwrap();
     let text = store.get("mooncake/rpc_meta/node-a:17001").unwrap().unwrap();
-    assert_eq!(text, br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15920}"#);
+    assert_eq!(text.value, br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15920}"#);
     let text = store.get("mooncake/ram/node-a:17001").unwrap().unwrap();
-    assert_eq!(text, descriptor("node-a:17001").encode());
+    assert_eq!(text.value, descriptor("node-a:17001").encode());
     let found = directory.fetch(&node, b"{}").unwrap();
     assert_eq!(found.descriptor, descriptor("node-a:17001"));
     assert_eq!(found.rpc.to_string(), "127.0.0.1:15920");
