@@ -157,8 +157,7 @@ impl Catalog {
         let stored_anew = same.is_none_or(|same| same.record.ttl != terms.ttl);
         let (owner, ttl) = (terms.owner.clone(), terms.ttl);
         let put_at = same.map_or(now.unix_ms, |same| same.record.put_at);
-        let mut entry =
-            Entry::new(Record { value, revision, owner, ttl, put_at }, now.mono);
+        let mut entry = Entry::new(Record { value, revision, owner, ttl, put_at }, now.mono);
         if let Some(summary) = kept_summary {
             entry.summary = summary;
         }
@@ -175,12 +174,7 @@ impl Catalog {
 
     /// Removes a key; the answer is the revision of its removal. With an owner among the terms
     /// only that owner's key is removed: one that a stranger has overwritten is the stranger's.
-    pub(crate) fn delete(
-        &mut self,
-        now: Moment,
-        key: &str,
-        terms: &Terms,
-    ) -> Result<u64, Refusal> {
+    pub(crate) fn delete(&mut self, now: Moment, key: &str, terms: &Terms) -> Result<u64, Refusal> {
         self.sweep(now);
         let old = self.entries.get(key).ok_or(Refusal::NotFound)?;
         check_guard(Some(old), terms.guard)?;
@@ -191,8 +185,7 @@ impl Catalog {
         Ok(self.revision)
     }
 
-    /// Gives all keys of `owner` that have a time a fresh one. Returns how many keys the owner
-    /// has.
+    /// Lets all keys of `owner` live for `ttl` from now. Returns how many keys that are.
     pub(crate) fn renew(&mut self, now: Moment, owner: &str, ttl: Duration) -> Option<usize> {
         self.sweep(now);
         let keys: Vec<Arc<str>> = self.owned.get(owner)?.iter().cloned().collect();

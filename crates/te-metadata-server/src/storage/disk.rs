@@ -114,9 +114,9 @@ fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
 fn not_opened(error: DatabaseError) -> StorageError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => StorageError::InUse,
-        DatabaseError::UpgradeRequired(version) => StorageError::Foreign {
-            what: format!("version {version} of its data base is too old"),
-        },
+        DatabaseError::UpgradeRequired(version) => {
+            StorageError::Foreign { what: format!("version {version} of its data base is too old") }
+        }
         // What is no data base at all is told as data that cannot be right.
         DatabaseError::Storage(redb::StorageError::Io(error))
             if error.kind() == std::io::ErrorKind::InvalidData =>
