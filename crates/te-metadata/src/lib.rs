@@ -55,7 +55,8 @@ pub use rpc_meta::RpcMeta;
 pub use store::check_store;
 pub use store::{
     Capabilities, Change, ChangeKind, Changes, Claim, Credentials, KeyInfo, Lease, MAX_LISTED,
-    MAX_VALUE_BYTES, MemoryStore, MetadataStore, Record, Release, Renewal, Revision, Secret,
-    StoreError, StoreOptions, StorePhase, TlsFiles, Watch,
+    MAX_VALUE_BYTES, MemoryStore, MetadataStore, OpenStoreError, ParseStoreUriError, Record,
+    Release, Renewal, Revision, Secret, StoreError, StoreOptions, StorePhase, StoreUri, TlsFiles,
+    Watch, available_stores, open_store,
 };
 pub use timestamp::format_timestamp;

@@ -17,7 +17,7 @@ mod deadline;
 mod error;
 mod evict;
 mod limits;
-mod resolve;
+pub(crate) mod resolve;
 mod serve;
 mod server;
 mod service;

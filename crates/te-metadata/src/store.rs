@@ -12,12 +12,26 @@
 //! The asynchronous clients run on one thread of their store; in a forked child, which does not
 //! have that thread, the first call starts another.
 
+#[cfg(any(feature = "http", feature = "etcd"))]
+mod cause;
 #[cfg(any(test, feature = "testing"))]
 mod conformance;
+#[cfg(any(feature = "http", feature = "etcd"))]
+mod driver;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "http")]
+mod http;
 mod memory;
+mod open;
 mod options;
 mod record;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(all(feature = "tls", feature = "http"))]
+mod tls;
+mod uri;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -26,11 +40,13 @@ use std::time::Duration;
 pub use conformance::check_store;
 pub use error::{StoreError, StorePhase};
 pub use memory::MemoryStore;
+pub use open::{OpenStoreError, available_stores, open_store};
 pub use options::{Credentials, Secret, StoreOptions, TlsFiles};
 pub use record::{
     Capabilities, Change, ChangeKind, Changes, Claim, KeyInfo, Lease, Record, Release, Renewal,
     Revision,
 };
+pub use uri::{ParseStoreUriError, StoreUri};
 
 use crate::Incarnation;
 

@@ -98,9 +98,7 @@ impl StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorePhase {
-    /// Finding the address of a host name.
-    Resolve,
-    /// Connecting.
+    /// Finding the address of a host name, and connecting.
     Connect,
     /// Agreeing on encryption.
     Tls,
@@ -111,7 +109,6 @@ pub enum StorePhase {
 impl fmt::Display for StorePhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Resolve => "resolving",
             Self::Connect => "connecting to",
             Self::Tls => "encrypting to",
             Self::Exchange => "asking",

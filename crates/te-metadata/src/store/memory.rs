@@ -59,6 +59,25 @@ impl MemoryStore {
         self.len() == 0
     }
 
+    /// What happened after a revision, and up to which.
+    #[cfg(test)]
+    pub(super) fn changes_since(
+        &self,
+        prefix: &str,
+        seen: u64,
+        timeout: Duration,
+    ) -> (Changes, u64) {
+        let mut watch = MemoryWatch { store: self.clone(), prefix: prefix.to_owned(), seen };
+        let changes = watch.wait(timeout).expect("memory is always there");
+        (changes, watch.seen)
+    }
+
+    /// The revision of the last change.
+    #[cfg(test)]
+    pub(super) fn present(&self) -> u64 {
+        self.table(|table| table.revision)
+    }
+
     /// Does something with the table, from which ended records were taken.
     fn table<T>(&self, use_it: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.shared.table.lock();

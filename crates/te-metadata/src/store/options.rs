@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a store is opened with.
+///
+/// No proxy is ever used, and variables such as `http_proxy` are not looked at: a metadata service
+/// is on the inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
     /// Bound for one attempt to connect. Default 1.5 s, as Mooncake's HTTP client has it.
@@ -18,9 +21,6 @@ pub struct StoreOptions {
     pub redis_database: u8,
     /// Certificates in files. Default none: the system's authorities are trusted.
     pub tls: TlsFiles,
-    /// An HTTP proxy, as `http://host:port`, for stores over plain `http`. Default none:
-    /// variables such as `http_proxy` are not looked at, since a metadata service is on the inside.
-    pub http_proxy: Option<String>,
 }
 
 impl Default for StoreOptions {
@@ -31,7 +31,6 @@ impl Default for StoreOptions {
             credentials: Credentials::default(),
             redis_database: 0,
             tls: TlsFiles::default(),
-            http_proxy: None,
         }
     }
 }

@@ -1,0 +1,33 @@
+//! A watch on our own server: one long question after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Inner;
+use crate::store::{Changes, StoreError, Watch};
+
+#[derive(Debug)]
+pub(super) struct HttpWatch {
+    inner: Arc<Inner>,
+    prefix: String,
+    /// The revision up to which changes were seen.
+    since: u64,
+}
+
+impl HttpWatch {
+    pub(super) fn new(inner: Arc<Inner>, prefix: String, since: u64) -> Self {
+        Self { inner, prefix, since }
+    }
+}
+
+impl Watch for HttpWatch {
+    fn wait(&mut self, timeout: Duration) -> Result<Changes, StoreError> {
+        let page = self.inner.watch_page(&self.prefix, Some(self.since), timeout.as_millis())?;
+        // A server that restarted empty counts from the beginning.
+        let is_older = page.revision < self.since;
+        self.since = page.revision;
+        let mut changes = Changes::from(page);
+        changes.is_reset |= is_older;
+        Ok(changes)
+    }
+}
