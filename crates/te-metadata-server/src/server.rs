@@ -36,12 +36,14 @@ use crate::tls::{self, Acceptor};
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    has_tls: bool,
+    is_durable: bool,
     running: Option<Running>,
 }
 
 #[derive(Debug)]
 struct Running {
+    shared: Arc<Shared>,
     runtime: Runtime,
     stop: oneshot::Sender<()>,
     accept: tokio::task::JoinHandle<()>,
@@ -80,9 +82,10 @@ impl Server {
         };
         let listener = listener.map_err(|source| StartError::Listen { address, source })?;
         let accept = runtime.spawn(accept(Arc::clone(&shared), listener, acceptor, stopped));
-        let running = Some(Running { runtime, stop, accept, keeper });
+        let (has_tls, is_durable) = (shared.has_tls, shared.is_durable);
+        let running = Some(Running { shared, runtime, stop, accept, keeper });
         info!(%address, "metadata server");
-        Ok(Self { address, shared, running })
+        Ok(Self { address, has_tls, is_durable, running })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -92,12 +95,12 @@ impl Server {
 
     /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
-        if self.shared.has_tls { "https" } else { "http" }
+        if self.has_tls { "https" } else { "http" }
     }
 
     /// Whether what it knows survives its end.
     pub fn is_durable(&self) -> bool {
-        self.shared.is_durable
+        self.is_durable
     }
 
     /// Takes no new connection, answers who waits for news, lets requests come to their end for
@@ -107,14 +110,15 @@ impl Server {
     }
 
     fn end(&mut self) {
-        let Some(Running { runtime, stop, accept, keeper }) = self.running.take() else { return };
-        self.shared.keeper.drain();
+        let Some(running) = self.running.take() else { return };
+        let Running { shared, runtime, stop, accept, keeper } = running;
+        shared.keeper.drain();
         // Both may have ended already.
         let _ = stop.send(());
         let _ = runtime.block_on(accept);
         runtime.shutdown_timeout(Duration::from_secs(1));
-        let dropped = Arc::new(unreachable_shared(&self.shared));
-        self.shared = dropped;
+        // The keeper ends when nobody can ask it any more.
+        drop(shared);
         if keeper.join().is_err() {
             warn!("the keeper's thread has panicked");
         }
@@ -127,27 +131,13 @@ impl Drop for Server {
     }
 }
 
-/// The same without a way to the keeper, which ends when nobody can ask it any more.
-fn unreachable_shared(shared: &Shared) -> Shared {
-    let (inbox, _) = mpsc::sync_channel(0);
-    Shared {
-        keeper: Handle::new(inbox),
-        counters: Arc::clone(&shared.counters),
-        limits: shared.limits.clone(),
-        token: None,
-        rate: Mutex::new(RateLimit::new(0)),
-        body_room: Semaphore::new(0),
-        ..*shared
-    }
-}
-
 fn open(config: &ServerConfig, counters: &Arc<Counters>) -> Result<Keeper, StartError> {
     let storage: Box<dyn Storage> = match &config.data {
         Some(path) => Box::new(Disk::new(path)),
         None => Box::new(Memory),
     };
     let opened = Keeper::open(storage, &config.limits, Arc::clone(counters), clock::now());
-    let path = config.data.as_deref().unwrap_or(Path::new("(none)"));
+    let path = config.data.as_deref().unwrap_or_else(|| Path::new("(none)"));
     let failed = |source: StorageError| StartError::Data { path: path.to_owned(), source };
     opened.map_err(failed)
 }

@@ -48,8 +48,6 @@ pub(crate) trait Storage: fmt::Debug + Send {
     /// Keeps all of `changes`, or none. When it returns they survive the end of the process and
     /// of the machine.
     fn commit(&mut self, changes: &Changes) -> Result<(), StorageError>;
-    /// Whether anything survives at all.
-    fn is_durable(&self) -> bool;
 }
 
 /// The data file cannot be used.

@@ -52,10 +52,6 @@ impl Storage for Faulty {
         }
         Ok(())
     }
-
-    fn is_durable(&self) -> bool {
-        true
-    }
 }
 
 struct Bench {

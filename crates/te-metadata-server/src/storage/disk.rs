@@ -41,10 +41,6 @@ impl Storage for Disk {
         let database = self.database.as_ref().ok_or_else(closed)?;
         write(database, changes).map_err(io("write"))
     }
-
-    fn is_durable(&self) -> bool {
-        true
-    }
 }
 
 /// Everything is in the catalog; a cache would only hold it a second time.

@@ -14,8 +14,4 @@ impl Storage for Memory {
     fn commit(&mut self, _changes: &Changes) -> Result<(), StorageError> {
         Ok(())
     }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
 }
