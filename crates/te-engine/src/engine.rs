@@ -406,6 +406,9 @@ impl TransferEngine {
         if !self.owner.is_here() {
             return Err(OpenError::Forked);
         }
+        if self.is_closed() {
+            return Err(OpenError::Closed);
+        }
         let name = parse_name(name)?;
         let found = self.shared.peers.directory().rpc_address(&name);
         found.map_err(|cause| OpenError::Resolve {
@@ -416,8 +419,8 @@ impl TransferEngine {
 
     // ---- end
 
-    /// Closes the engine within `timeout`: refuses new work, ends every task, joins every thread,
-    /// removes what was published. Calling it again does nothing.
+    /// Closes the engine within `timeout`: refuses new work, ends every task and every question to
+    /// a peer, joins every thread, removes what was published. Calling it again does nothing.
     pub fn close(&self, timeout: Duration) -> EngineCloseReport {
         if !self.owner.is_here() {
             return EngineCloseReport { open_tasks: 0, joined: false, kept_bytes: 0 };
@@ -426,7 +429,9 @@ impl TransferEngine {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.withdraw();
         }
+        // Tasks first, so that they end as called back and not by the fault of their question.
         let Closing { mut joined, kept_bytes } = self.path.close(deadline);
+        self.shared.peers.directory().client().interrupt();
         self.shared.alarm.close();
         if let Some(ticker) = self.ticker.lock().take() {
             // Foreign code that runs on the timer thread, such as a waker, may drop the engine.

@@ -47,6 +47,15 @@ pub enum PeerError {
         #[source]
         source: io::Error,
     },
+    /// [`crate::PeerClient::interrupt`] was called: this side is closing. Nothing of this client
+    /// will be answered any more.
+    #[error("peer {peer}: {phase} was called off, this side is closing")]
+    Interrupted {
+        /// The peer.
+        peer: HostPort,
+        /// What was being done.
+        phase: PeerPhase,
+    },
     /// The connection failed.
     #[error("peer {peer}: {phase} failed at {address}")]
     Io {
@@ -127,6 +136,7 @@ impl PeerError {
     pub fn peer(&self) -> &HostPort {
         match self {
             Self::Resolve { peer, .. }
+            | Self::Interrupted { peer, .. }
             | Self::Io { peer, .. }
             | Self::TimedOut { peer, .. }
             | Self::Closed { peer, .. }
@@ -142,7 +152,9 @@ impl PeerError {
     pub fn phase(&self) -> Option<PeerPhase> {
         match self {
             Self::Resolve { .. } => Some(PeerPhase::Resolve),
-            Self::Io { phase, .. } | Self::TimedOut { phase, .. } => Some(*phase),
+            Self::Io { phase, .. }
+            | Self::TimedOut { phase, .. }
+            | Self::Interrupted { phase, .. } => Some(*phase),
             Self::Closed { .. } => Some(PeerPhase::Receive),
             _ => None,
         }
@@ -159,9 +171,19 @@ impl PeerError {
         matches!(self, Self::TimedOut { .. })
     }
 
+    /// Whether this side is closing and asks nobody any more.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Interrupted { .. })
+    }
+
     /// Whether the peer answered and refused.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
+    }
+
+    /// Whether another address of the same peer would change nothing.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_protocol() || self.is_interrupted()
     }
 
     /// Whether the peer answered something that no peer should.
