@@ -135,7 +135,9 @@ impl TransferEngine {
     }
 
     /// Registers memory with every transport and publishes it (te-classic C20–C26). An exact
-    /// duplicate with the same options is counted, and needs one unregistration more.
+    /// duplicate with the same options is counted, and needs one unregistration more. Where another
+    /// call is registering or unregistering the same range it waits for that, at most as long as
+    /// an unregistration waits.
     ///
     /// # Errors
     /// [`RegisterError`]; nothing was registered.
@@ -152,7 +154,7 @@ impl TransferEngine {
         wanted: &[(Region, RegisterOptions)],
     ) -> Result<(), RegisterError> {
         self.available().map_err(|reason| RegisterError::Unavailable { reason })?;
-        self.registry.register(wanted)?;
+        self.registry.register(wanted, &*self.shared.clock)?;
         self.publish();
         Ok(())
     }

@@ -299,9 +299,12 @@ impl EngineError {
     /// The integer that the peers' C and Python interfaces give for it (te-classic A54).
     pub fn code(&self) -> i32 {
         match self {
-            Self::Register(RegisterError::Overlap { .. } | RegisterError::OptionsDiffer { .. }) => {
-                -7
-            }
+            Self::Register(
+                RegisterError::Overlap { .. }
+                | RegisterError::OptionsDiffer { .. }
+                | RegisterError::Changing { .. }
+                | RegisterError::Closing { .. },
+            ) => -7,
             Self::Unregister(UnregisterError::NotRegistered { .. }) => -3,
             Self::Unregister(_) | Self::Batch(BatchError::Busy { .. }) => -4,
             Self::Batch(BatchError::Full { .. } | BatchError::TooMany)
