@@ -388,7 +388,7 @@ impl TransferEngine {
     ///
     /// # Errors
     /// [`EngineError::Open`] where the name leads nowhere, [`EngineError::Peer`] where the peer did
-    /// not take it.
+    /// not take it; [`EngineError::is_full`] where it had no room and says so.
     pub fn notify(&self, name: &str, notify: &Notify) -> Result<(), EngineError> {
         let address = self.rpc_address(name)?;
         Ok(self.shared.peers.directory().client().notify(&address, notify).map_err(Box::new)?)

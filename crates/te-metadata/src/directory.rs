@@ -249,7 +249,7 @@ impl ResolveError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Store { source, .. } => source.is_retryable(),
-            Self::Peer { source, .. } => source.phase().is_some() && !source.is_interrupted(),
+            Self::Peer { source, .. } => source.is_retryable(),
             _ => false,
         }
     }

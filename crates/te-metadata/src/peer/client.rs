@@ -16,7 +16,7 @@ use super::interrupt::{Interrupt, Sleeper};
 use super::resolve::resolve_within;
 use super::{PeerError, PeerLimits, PeerPhase};
 use crate::frame::{Frame, FrameKind, FrameReader, FrameType, encode_frame};
-use crate::message::{line, parse};
+use crate::message::{NotifyAnswer, line, parse};
 use crate::{AddressFamily, DEFAULT_PEER_PORT, EndpointMessage, HostPort, MessageError, Notify};
 
 /// Asks peers. Cheap to clone; holds no connection.
@@ -58,16 +58,19 @@ impl PeerClient {
     /// Hands a message to the peer's user.
     ///
     /// # Errors
-    /// See [`PeerError`]; [`PeerError::Refused`] when the peer did not take it.
+    /// See [`PeerError`]; [`PeerError::Full`] when the peer had no room and says so,
+    /// [`PeerError::Refused`] when it did not take it otherwise.
     pub fn notify(&self, to: &HostPort, notify: &Notify) -> Result<(), PeerError> {
         let deadline = Deadline::after(self.limits.exchange_timeout);
         let body = self.exchange(to, FrameType::Notify, &notify.encode(), deadline)?;
-        let answer = Notify::decode(&body).map_err(malformed(to))?;
-        if answer.msg.is_empty() {
-            let reason = "the notification was not taken".to_owned();
-            return Err(PeerError::Refused { peer: to.clone(), reason });
+        match NotifyAnswer::decode(&body).map_err(malformed(to))? {
+            NotifyAnswer::Taken => Ok(()),
+            NotifyAnswer::Full { waiting } => Err(PeerError::Full { peer: to.clone(), waiting }),
+            NotifyAnswer::Refused => {
+                let reason = "the notification was not taken".to_owned();
+                Err(PeerError::Refused { peer: to.clone(), reason })
+            }
         }
-        Ok(())
     }
 
     /// Whether the peer answers within `timeout`, and how long it took.

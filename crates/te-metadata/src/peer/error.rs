@@ -119,6 +119,15 @@ pub enum PeerError {
         /// What it said, if the format lets it say something.
         reason: String,
     },
+    /// The peer has no room for a notification until its user takes some; try again later. A
+    /// Mooncake peer never says so.
+    #[error("peer {peer} is full: {waiting} notifications wait to be taken")]
+    Full {
+        /// The peer.
+        peer: HostPort,
+        /// Notifications that wait there.
+        waiting: u64,
+    },
     /// The question is longer than a frame may be.
     #[error("peer {peer}: the question has {bytes} bytes, at most {limit} are allowed")]
     QuestionTooLong {
@@ -144,6 +153,7 @@ impl PeerError {
             | Self::WrongType { peer }
             | Self::Malformed { peer, .. }
             | Self::Refused { peer, .. }
+            | Self::Full { peer, .. }
             | Self::QuestionTooLong { peer, .. } => peer,
         }
     }
@@ -176,9 +186,21 @@ impl PeerError {
         matches!(self, Self::Interrupted { .. })
     }
 
-    /// Whether the peer answered and refused.
+    /// Whether the peer answered and refused, for want of room or otherwise.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        matches!(self, Self::Refused { .. } | Self::Full { .. })
+    }
+
+    /// Whether the peer answered that it has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Whether the same question may be answered later. Unless the error is
+    /// [unsent](Self::is_unsent) or a [refusal](Self::is_refusal) the peer may have acted on this
+    /// one: a notification can then arrive twice.
+    pub fn is_retryable(&self) -> bool {
+        self.is_full() || (self.phase().is_some() && !self.is_interrupted())
     }
 
     /// Whether another address of the same peer would change nothing.
