@@ -47,10 +47,7 @@ const ASAN: Watch = Watch {
     targets: &["--lib", "--tests", "--target", TARGET],
     under: &[],
     env: &[("ASAN_OPTIONS", "detect_stack_use_after_return=1")],
-    without: &[(
-        "sim::tests::whoever_drives_within_a_completion_is_told_busy",
-        "its sink owns the fabric that owns the sink: the test itself leaks",
-    )],
+    without: &[],
 };
 
 const VALGRIND: Watch = Watch {

@@ -74,7 +74,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "lifecycle",
         about: "transfers, regions and peers that end: killed, stopped, restarted, taken away",
-        from: Level::Full,
+        from: Level::Default,
         kind: Kind::System(PeerUse::Some),
     },
     Suite {

@@ -135,7 +135,9 @@ impl TransferEngine {
     }
 
     /// Registers memory with every transport and publishes it (te-classic C20–C26). An exact
-    /// duplicate with the same options is counted, and needs one unregistration more.
+    /// duplicate with the same options is counted, and needs one unregistration more. Where another
+    /// call is registering or unregistering the same range it waits for that, at most as long as
+    /// an unregistration waits.
     ///
     /// # Errors
     /// [`RegisterError`]; nothing was registered.
@@ -152,7 +154,7 @@ impl TransferEngine {
         wanted: &[(Region, RegisterOptions)],
     ) -> Result<(), RegisterError> {
         self.available().map_err(|reason| RegisterError::Unavailable { reason })?;
-        self.registry.register(wanted)?;
+        self.registry.register(wanted, &*self.shared.clock)?;
         self.publish();
         Ok(())
     }
@@ -386,7 +388,7 @@ impl TransferEngine {
     ///
     /// # Errors
     /// [`EngineError::Open`] where the name leads nowhere, [`EngineError::Peer`] where the peer did
-    /// not take it.
+    /// not take it; [`EngineError::is_full`] where it had no room and says so.
     pub fn notify(&self, name: &str, notify: &Notify) -> Result<(), EngineError> {
         let address = self.rpc_address(name)?;
         Ok(self.shared.peers.directory().client().notify(&address, notify).map_err(Box::new)?)
@@ -406,6 +408,9 @@ impl TransferEngine {
         if !self.owner.is_here() {
             return Err(OpenError::Forked);
         }
+        if self.is_closed() {
+            return Err(OpenError::Closed);
+        }
         let name = parse_name(name)?;
         let found = self.shared.peers.directory().rpc_address(&name);
         found.map_err(|cause| OpenError::Resolve {
@@ -416,8 +421,8 @@ impl TransferEngine {
 
     // ---- end
 
-    /// Closes the engine within `timeout`: refuses new work, ends every task, joins every thread,
-    /// removes what was published. Calling it again does nothing.
+    /// Closes the engine within `timeout`: refuses new work, ends every task and every question to
+    /// a peer, joins every thread, removes what was published. Calling it again does nothing.
     pub fn close(&self, timeout: Duration) -> EngineCloseReport {
         if !self.owner.is_here() {
             return EngineCloseReport { open_tasks: 0, joined: false, kept_bytes: 0 };
@@ -426,7 +431,9 @@ impl TransferEngine {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.withdraw();
         }
+        // Tasks first, so that they end as called back and not by the fault of their question.
         let Closing { mut joined, kept_bytes } = self.path.close(deadline);
+        self.shared.peers.directory().client().interrupt();
         self.shared.alarm.close();
         if let Some(ticker) = self.ticker.lock().take() {
             // Foreign code that runs on the timer thread, such as a waker, may drop the engine.

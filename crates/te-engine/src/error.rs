@@ -296,12 +296,34 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether a peer did not take a notification because too many wait there already.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Peer(cause) if cause.is_full())
+    }
+
+    /// Whether the same call may succeed later, once somebody else has gone on. For a notification
+    /// see [`te_metadata::PeerError::is_retryable`].
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Peer(cause) => cause.is_retryable(),
+            Self::Register(cause) => cause.is_retryable(),
+            Self::Unregister(cause) => matches!(cause, UnregisterError::Busy { .. }),
+            Self::Open(OpenError::Resolve { cause, .. }) => cause.is_retryable(),
+            Self::Open(cause) => matches!(cause, OpenError::TimedOut { .. }),
+            Self::Submit(cause) => matches!(cause, SubmitError::Overloaded { .. }),
+            _ => false,
+        }
+    }
+
     /// The integer that the peers' C and Python interfaces give for it (te-classic A54).
     pub fn code(&self) -> i32 {
         match self {
-            Self::Register(RegisterError::Overlap { .. } | RegisterError::OptionsDiffer { .. }) => {
-                -7
-            }
+            Self::Register(
+                RegisterError::Overlap { .. }
+                | RegisterError::OptionsDiffer { .. }
+                | RegisterError::Changing { .. }
+                | RegisterError::Closing { .. },
+            ) => -7,
             Self::Unregister(UnregisterError::NotRegistered { .. }) => -3,
             Self::Unregister(_) | Self::Batch(BatchError::Busy { .. }) => -4,
             Self::Batch(BatchError::Full { .. } | BatchError::TooMany)

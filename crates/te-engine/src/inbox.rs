@@ -9,7 +9,7 @@ use te_metadata::{EndpointMessage, Notify, NotifyRefused, PeerService};
 use crate::publish::Publisher;
 use crate::stats::Counters;
 
-/// Notifications that were not taken yet. Full means that the sender is refused (K7).
+/// Notifications that were not taken yet. Where there is no room the sender is told so (K7).
 #[derive(Debug)]
 pub(crate) struct Inbox {
     capacity: usize,
@@ -37,8 +37,7 @@ impl Inbox {
         let full = waiting.notifies.len() >= self.capacity || bytes > MAX_BYTES;
         if full && !te_metadata::sabotage::is_off("notify-bound") {
             self.counters.notify_refused.add(1);
-            let reason = format!("{} notifications wait to be taken", waiting.notifies.len());
-            return Err(NotifyRefused { reason });
+            return Err(NotifyRefused::Full { waiting: waiting.notifies.len() as u64 });
         }
         waiting.bytes = bytes;
         waiting.notifies.push_back(notify);
@@ -85,13 +84,14 @@ mod tests {
         let notify = |msg: &str| Notify { name: "n".into(), msg: msg.into() };
         inbox.put(notify("1")).unwrap();
         inbox.put(notify("2")).unwrap();
-        assert!(inbox.put(notify("3")).unwrap_err().reason.contains('2'));
+        assert_eq!(inbox.put(notify("3")), Err(NotifyRefused::Full { waiting: 2 }));
         assert_eq!(counters.read().notify_refused, 1);
         assert_eq!(inbox.take(), [notify("1"), notify("2")]);
         inbox.put(notify("4")).unwrap();
         assert_eq!(inbox.take(), [notify("4")]);
         let long = notify(&"x".repeat(40 << 20));
         inbox.put(long.clone()).unwrap();
-        assert!(inbox.put(long).is_err(), "bytes are bounded too");
+        let full = Err(NotifyRefused::Full { waiting: 1 });
+        assert_eq!(inbox.put(long), full, "bytes are bounded too");
     }
 }

@@ -356,3 +356,27 @@ fn engines_come_and_go_without_a_trace() {
     assert!(grown < 20 * SIZE, "{grown} bytes are left of 20 pairs that used {SIZE} each twice");
     assert!(count("/proc/self/task") < 200 && count("/proc/self/fd") < 400);
 }
+
+#[test]
+fn k7_a_receiver_without_room_says_so_and_takes_again_later() {
+    // K7, issue, item 6: "full" is an answer of its own, for a notification alone and with a batch.
+    let small = EngineConfig::default().adjust(|settings| settings.engine.notify_queue = 2);
+    let (a, b) = (node(), node_with(small.unwrap()));
+    let (target, name) = (open(&a, &b), b.engine.local_name().as_str().to_owned());
+    let notify = Notify { name: "a".into(), msg: "m".into() };
+    for _ in 0..2 {
+        a.engine.notify(&name, &notify).unwrap();
+        a.engine.notify(&name, &notify).unwrap();
+        let refused = a.engine.notify(&name, &notify).unwrap_err();
+        assert!(refused.is_full() && refused.is_retryable(), "{refused}");
+        let local = a.region.range(0, 64).unwrap();
+        let write = TransferRequest::write(local, target, b.region.address());
+        let batch = a.engine.allocate_batch(1).unwrap();
+        a.engine.submit_with_notify(batch, &[write], notify.clone()).unwrap();
+        let status = a.engine.wait(batch, LIMIT).unwrap();
+        assert_eq!((status.state, status.failed), (TaskState::Completed, 0));
+        let NotifyOutcome::Failed(cause) = status.notify else { panic!("{status:?}") };
+        assert!(cause.contains("is full: 2 notifications wait"), "{cause}");
+        assert_eq!(b.engine.take_notifies().len(), 2);
+    }
+}

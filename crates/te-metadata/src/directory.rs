@@ -251,7 +251,7 @@ impl ResolveError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Store { source, .. } => source.is_retryable(),
-            Self::Peer { source, .. } => source.phase().is_some(),
+            Self::Peer { source, .. } => source.is_retryable(),
             _ => false,
         }
     }

@@ -35,8 +35,11 @@ impl Notify {
     /// # Errors
     /// Text that is no JSON object, or a field that is missing or no string.
     pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
-        let value = parse(body)?;
-        let root = Node::root(&value);
+        Self::read(&parse(body)?)
+    }
+
+    fn read(value: &Value) -> Result<Self, MessageError> {
+        let root = Node::root(value);
         root.object()?;
         let name = root.field("name").map(|name| name.text(usize::MAX)).transpose()?;
         Ok(Self {
@@ -45,6 +48,58 @@ impl Notify {
         })
     }
 }
+
+/// The answer to a notification. Every engine reads an empty `notify_msg` as "not taken"; why it
+/// was not stands in the key `te`, which Mooncake does not look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotifyAnswer {
+    Taken,
+    /// So many wait already.
+    Full {
+        waiting: u64,
+    },
+    Refused,
+}
+
+/// [`NotifyAnswer`] as it is written.
+#[derive(Serialize)]
+struct WrittenAnswer {
+    name: &'static str,
+    notify_msg: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    te: Option<WrittenReason>,
+}
+
+#[derive(Serialize)]
+struct WrittenReason {
+    refused: &'static str,
+    waiting: u64,
+}
+
+impl NotifyAnswer {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let notify_msg = if self == Self::Taken { "success" } else { "" };
+        let te = match self {
+            Self::Full { waiting } => Some(WrittenReason { refused: FULL, waiting }),
+            Self::Taken | Self::Refused => None,
+        };
+        line(json::to_bytes(&WrittenAnswer { name: "", notify_msg, te }))
+    }
+
+    /// Reads an answer. A reason of unknown shape is no reason.
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, MessageError> {
+        let value = parse(body)?;
+        if !Notify::read(&value)?.msg.is_empty() {
+            return Ok(Self::Taken);
+        }
+        let waiting = value.pointer("/te/waiting").and_then(Value::as_u64);
+        let is_full = value.pointer("/te/refused").and_then(Value::as_str) == Some(FULL);
+        Ok(waiting.filter(|_| is_full).map_or(Self::Refused, |waiting| Self::Full { waiting }))
+    }
+}
+
+/// The word for "no room" in an answer.
+const FULL: &str = "full";
 
 /// One side of an endpoint handshake.
 ///

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every exchange has a total deadline on both sides, so a silent, dripping or dead peer costs a
-//! bounded time and nobody else anything.
+//! bounded time and nobody else anything. Whoever closes calls off what it still asks.
 
 mod answer;
 mod client;
@@ -16,6 +16,7 @@ mod connection;
 mod deadline;
 mod error;
 mod evict;
+mod interrupt;
 mod limits;
 pub(crate) mod resolve;
 mod serve;

@@ -12,7 +12,7 @@
 //!
 //! Guards of this crate: `frame-limit` (length of an incoming frame), `json-shape` (a string field
 //! of the wrong type ends the thread, as it ends a Mooncake process), `serve-deadline` (total time
-//! of a served connection).
+//! of a served connection), `close-interrupts` (questions end when the asker closes).
 
 /// Whether `guard` is listed in `TE_SABOTAGE`.
 #[cfg(feature = "testing")]

@@ -152,7 +152,8 @@ fn refusals_are_told() {
     let error = client().endpoint(&refusing, &EndpointMessage::default()).unwrap_err();
     assert_eq!(error.to_string(), format!("peer {refusing} refused: QP count mismatch"));
     let deaf = answering(frame(2, br#"{"name":"","notify_msg":""}"#));
-    assert!(client().notify(&deaf, &note()).unwrap_err().is_refusal());
+    let error = client().notify(&deaf, &note()).unwrap_err();
+    assert!(error.is_refusal() && !error.is_full(), "{error}");
 }
 
 /// B64: any text of the right type counts as alive.

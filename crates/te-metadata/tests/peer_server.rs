@@ -106,8 +106,22 @@ fn a_refused_notification_is_told_to_the_sender() {
     let host = Host::start();
     let note = Notify { name: "nobody".into(), msg: "b".into() };
     let error = client().notify(&host.peer(), &note).unwrap_err();
-    assert!(error.is_refusal(), "{error}");
+    assert!(error.is_refusal() && !error.is_full() && !error.is_retryable(), "{error}");
     host.wait(|stats| stats.served == 1 && stats.malformed == 0);
+}
+
+/// K7: "full" is an answer of its own for those who know it, and "not taken" for all others.
+#[test]
+fn k7_a_sender_is_told_that_there_is_no_room() {
+    let host = Host::start();
+    let note = Notify { name: "late".into(), msg: "b".into() };
+    let error = client().notify(&host.peer(), &note).unwrap_err();
+    assert!(error.is_full() && error.is_refusal() && error.is_retryable(), "{error}");
+    let text = format!("peer {} is full: 7 notifications wait to be taken", host.peer());
+    assert_eq!(error.to_string(), text);
+    let body = br#"{"name":"","notify_msg":"","te":{"refused":"full","waiting":7}}"#;
+    assert_eq!(host.raw(&frame(2, &note.encode())), frame(2, &[&body[..], b"\n"].concat()));
+    host.wait(|stats| stats.served == 2 && stats.malformed == 0);
 }
 
 /// A service that panics costs the question that made it, and nothing else.

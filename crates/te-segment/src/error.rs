@@ -103,8 +103,8 @@ pub enum RegisterError {
     /// The memory itself is not usable.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// It overlaps another registered buffer, one that is being registered, or another of the same
-    /// call (te-classic C21, C23).
+    /// It overlaps another registered buffer, one that is being registered or unregistered, or
+    /// another of the same call (te-classic C21, C23). The same range has errors of its own.
     #[error("{len} bytes at {address:#x} overlap the buffer at {other:#x}")]
     Overlap {
         /// Start of the refused range.
@@ -122,6 +122,28 @@ pub enum RegisterError {
         /// Its bytes.
         len: u64,
     },
+    /// Another call is registering or unregistering the same range, and did not end in time. Try
+    /// again.
+    #[error("{len} bytes at {address:#x} are being registered or unregistered by another call")]
+    Changing {
+        /// Start of the range.
+        address: u64,
+        /// Its bytes.
+        len: u64,
+    },
+    /// The same range was to be unregistered, and transfers have not let go of it: its last
+    /// unregistration answered [`UnregisterError::Busy`]. Unregister it to the end, then try again.
+    #[error(
+        "{len} bytes at {address:#x} are still to be unregistered: {in_flight} transfers use them"
+    )]
+    Closing {
+        /// Start of the range.
+        address: u64,
+        /// Its bytes.
+        len: u64,
+        /// Guards that are still held.
+        in_flight: u64,
+    },
     /// A transport refused the buffer; every other transport was rolled back.
     #[error("transport {transport} refused {len} bytes at {address:#x}")]
     Transport {
@@ -135,6 +157,13 @@ pub enum RegisterError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl RegisterError {
+    /// Whether the same call may succeed later, once others have ended what they do.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Changing { .. } | Self::Closing { .. })
+    }
 }
 
 /// Why a buffer was not unregistered.

@@ -9,9 +9,11 @@
 //! I2  A guard is only given on an open buffer, for a range inside it and with its rights.
 //! I3  A buffer is removed only when no guard is held; its id is never given again.
 //! I4  Each registration is given back once: by an unregister, or by its reservation.
+//! I5  A buffer is Reserved, or Closing with the outcome ahead, exactly while a call changes it;
+//!     whoever wants the same range can wait for that.
 //!
-//! One lock guards the table and one each buffer's count of guards. Where both are held the table
-//! comes first; nobody waits for guards while holding the table.
+//! One lock guards the table and one each buffer's counts of guards and of calls that change it.
+//! Where both are held the table comes first; nobody waits while holding the table.
 
 mod buffer;
 mod change;
@@ -20,6 +22,7 @@ mod table;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use te_metadata::BufferHandle;
@@ -99,7 +102,9 @@ impl LocalSegment {
     ///
     /// # Errors
     /// [`RegisterError::Overlap`] with a registered buffer, one in progress or another of the same
-    /// call; [`RegisterError::OptionsDiffer`] for a duplicate with other options.
+    /// call; [`RegisterError::OptionsDiffer`] for a duplicate with other options;
+    /// [`RegisterError::Changing`] for a duplicate of one in progress, which
+    /// [`LocalSegment::wait_unchanged`] waits for; [`RegisterError::Closing`].
     pub fn reserve(
         &self,
         wanted: &[(Region, RegisterOptions)],
@@ -112,6 +117,13 @@ impl LocalSegment {
         let mut fresh = BTreeSet::new();
         let buffers = wanted.iter().map(|(r, o)| table.place(r, o, &mut fresh)).collect();
         Ok(Reservation::new(self, buffers, fresh))
+    }
+
+    /// Waits until no call is registering or unregistering the buffer that starts at `address`, at
+    /// most `patience`; says whether that was reached.
+    pub fn wait_unchanged(&self, address: u64, patience: Duration) -> bool {
+        let found = self.table.read().at(address).map(|entry| Arc::clone(&entry.buffer));
+        found.is_none_or(|buffer| buffer.wait_unchanged(patience))
     }
 
     /// Finds the open buffer that wholly contains a range and has the right, and guards it.

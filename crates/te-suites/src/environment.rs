@@ -35,7 +35,7 @@ pub fn full() -> bool {
     is("TE_LEVEL", "full") || is("TE_FULL", "1")
 }
 
-/// How many seconds of chaos: `TE_CHAOS_SECONDS`, else ten minutes at the full level, else one.
+/// How many seconds of chaos: `TE_CHAOS_SECONDS`, else 600 at the full level, else 60.
 pub fn chaos_seconds() -> u64 {
     let usual = if full() { 600 } else { 60 };
     number("TE_CHAOS_SECONDS").unwrap_or(usual)

@@ -81,7 +81,7 @@ fn batch(
     target: &Arc<LocalBuffer>,
     peer: &Arc<te_segment::RemoteSegment>,
 ) {
-    let policy = a.transport.capabilities().slices;
+    let policy = a.transport.slices_to(peer);
     let mut slices: Vec<Slice> = Vec::new();
     for request in 0..row.count {
         let base = (request * row.size) as u64;

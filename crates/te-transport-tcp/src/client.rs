@@ -33,7 +33,7 @@ use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, Sl
 use crate::config::TcpConfig;
 use crate::driver::Core;
 use crate::exchange::{Bounds, Fate};
-use crate::inbox::{Command, Destination, Inbox};
+use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::keep::Throttle;
 use crate::pool::Job;
 use crate::pump::{Scratch, scratch};
@@ -152,7 +152,7 @@ impl Client {
                 }
                 Command::Cancel(tokens) => self.on_cancel(now, &tokens.into_iter().collect()),
                 Command::Resolved(address, found) => self.on_resolved(now, &address, found),
-                Command::Room(address) => self.tell_room(&address, 0),
+                Command::Room(address) => self.tell_room(&address, Load::default()),
             }
         }
     }
@@ -256,7 +256,7 @@ impl Client {
         self.completions.push(Completion { token, result, remote });
     }
 
-    fn tell_room(&mut self, address: &Destination, left: usize) {
+    fn tell_room(&mut self, address: &Destination, left: Load) {
         self.room.extend(self.parts.inbox.on_left_queue(address, left));
     }
 

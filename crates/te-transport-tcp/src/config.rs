@@ -18,6 +18,9 @@ pub struct TcpConfig {
     pub lanes_per_peer: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
+    /// Bytes of such slices, at least 4096; 4 MiB. One slice may be larger. In version 3 slices
+    /// count until they are done, so this is what may be under way to one peer.
+    pub max_queued_bytes_per_peer: u64,
     /// Bytes moved by one socket call at most, at least 4096; 1 MiB. It is not seen on the wire.
     pub io_chunk: usize,
     /// Send and receive buffer of each socket in bytes; `None`, the default, leaves their size to
@@ -39,7 +42,7 @@ pub struct TcpConfig {
     pub cancel_timeout: Duration,
     /// A request is not cut into pieces smaller than this, bytes.
     pub min_piece: u64,
-    /// No piece is larger than this, bytes.
+    /// No piece is larger than this, bytes. In version 3 none is larger than `min_piece`.
     pub max_piece: u64,
     /// How long all attempts to reach a peer may take, name look-up included; 5 s.
     pub connect_timeout: Duration,
@@ -71,6 +74,7 @@ impl Default for TcpConfig {
             data_host: None,
             lanes_per_peer: 4,
             max_queued_per_peer: 1024,
+            max_queued_bytes_per_peer: 4 << 20,
             io_chunk: 1 << 20,
             socket_buffer: None,
             max_version: 3,
@@ -104,6 +108,7 @@ impl TcpConfig {
         let settings = [
             ("lanes_per_peer", self.lanes_per_peer as u64, 1, 16),
             ("max_queued_per_peer", self.max_queued_per_peer as u64, 1, 65_535),
+            ("max_queued_bytes_per_peer", self.max_queued_bytes_per_peer, 4096, 1 << 40),
             ("io_chunk", self.io_chunk as u64, 4096, 1 << 30),
             ("socket_buffer", socket_buffer, 4096, 1 << 30),
             ("max_version", u64::from(self.max_version), 1, 3),
@@ -169,6 +174,7 @@ mod tests {
         check(|c| c.lanes_per_peer = 0, Some("lanes_per_peer"));
         check(|c| c.lanes_per_peer = 17, Some("lanes_per_peer"));
         check(|c| c.max_queued_per_peer = 65_536, Some("max_queued_per_peer"));
+        check(|c| c.max_queued_bytes_per_peer = 4095, Some("max_queued_bytes_per_peer"));
         check(|c| c.max_version = 4, Some("max_version"));
         check(|c| c.max_version = 0, Some("max_version"));
         check(|c| c.max_in_flight = 0, Some("max_in_flight"));

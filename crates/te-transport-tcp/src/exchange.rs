@@ -29,6 +29,7 @@ use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 use crate::frame::{HEADER_BYTES, Header, NoStatus, STATUS_BYTES, Status, Version};
 use crate::io::{Acked, Outgoing, Part};
 use crate::pool::Job;
+use crate::progress::Progress;
 use crate::pump::{Incoming, Machine, Side};
 
 use check::Check;
@@ -87,9 +88,7 @@ pub(crate) struct Exchange {
     status_filled: usize,
     confirmed: bool,
     received: u64,
-    since: Instant,
-    /// Bytes that the peer's kernel had taken when we last looked.
-    acked: u64,
+    progress: Progress,
     send_error: Option<io::Error>,
     ending: Option<Ending>,
     ended: bool,
@@ -118,8 +117,7 @@ impl Exchange {
             status_filled: 0,
             confirmed: false,
             received: 0,
-            since: now,
-            acked: 0,
+            progress: Progress::new(now),
             send_error: None,
             ending: None,
             ended: false,
@@ -174,23 +172,23 @@ impl Exchange {
         if self.fate.is_some() || sabotage::is_off("progress-deadline") {
             return None;
         }
+        Some(self.progress.deadline(self.patience()))
+    }
+
+    fn patience(&self) -> Duration {
         let Bounds { status_timeout, progress_timeout, .. } = self.bounds;
         let waits = self.sent == self.total && !self.confirmed && self.received == 0;
-        let patience = if waits { status_timeout.min(progress_timeout) } else { progress_timeout };
-        Some(self.since + patience)
+        if waits { status_timeout.min(progress_timeout) } else { progress_timeout }
     }
 
     /// Ends the exchange where its deadline has passed and the peer's kernel took nothing more
     /// either; `acked` is how much of this request it has, where that is known.
     pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
-        if let Some(acked) = acked.filter(|acked| acked.bytes > self.acked) {
-            self.acked = acked.bytes;
-            self.since = self.since.max(now.checked_sub(acked.ago).unwrap_or(now));
-        }
-        if self.deadline().is_none_or(|at| at > now) {
+        self.progress.look(now, acked);
+        if self.deadline().is_none() || !self.progress.is_over(now, self.patience()) {
             return;
         }
-        let millis = now.duration_since(self.since).as_millis();
+        let millis = now.duration_since(self.progress.since()).as_millis();
         let cause = format!("nothing moved for {millis} ms");
         // Not the path's fault: a peer that stands still does so on every connection, and another
         // try would take as long again.
@@ -273,7 +271,7 @@ impl Exchange {
         match Status::decode(self.status) {
             Ok(Status::Ok) => {
                 self.confirmed = true;
-                self.since = now;
+                self.progress.moved(now);
                 if self.send_error.is_some() {
                     return self.lose("the connection broke", None);
                 }
@@ -361,7 +359,7 @@ impl Machine for Exchange {
 
     fn on_sent(&mut self, now: Instant, n: usize) {
         self.sent += n as u64;
-        self.since = now;
+        self.progress.moved(now);
         if self.sent < self.total || !self.is_write() {
             return;
         }
@@ -395,7 +393,7 @@ impl Machine for Exchange {
 
     fn on_received(&mut self, now: Instant, n: usize) {
         self.received += n as u64;
-        self.since = now;
+        self.progress.moved(now);
         if self.is_filled() {
             self.succeed(Fate::Keep);
         }

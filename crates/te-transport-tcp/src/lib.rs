@@ -25,6 +25,7 @@ mod inbox;
 mod io;
 mod keep;
 mod pool;
+mod progress;
 mod pump;
 mod resolver;
 mod server;

@@ -25,7 +25,7 @@ pub(crate) enum Incoming<'a> {
 /// The most that [`Incoming::Frame`] may ask for.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bytes moved on one connection before the others have their turn.
-const TURN: usize = 4 << 20;
+const TURN: usize = 1 << 20;
 
 /// Where frames are received to, [`MAX_FRAME`] bytes; one for all connections of a driver.
 pub(crate) type Scratch = Box<[u8]>;

@@ -20,7 +20,7 @@ use crate::config::{TcpConfig, TcpConfigError};
 use crate::connection::Service;
 use crate::driver::{Driver, is_in_step};
 use crate::frame::Version;
-use crate::inbox::{Command, Destination, Inbox};
+use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::pool::{Job, Place};
 use crate::server::{Revocations, Server};
 use crate::stats::{Counters, TcpStats};
@@ -122,7 +122,10 @@ impl TcpTransport {
 
     fn build(&self, listener: TcpListener, context: TransportContext) -> io::Result<Started> {
         let data_port = listener.local_addr()?.port();
-        let inbox = Arc::new(Inbox::new(self.config.max_queued_per_peer));
+        let inbox = Arc::new(Inbox::new(Load {
+            slices: self.config.max_queued_per_peer,
+            bytes: self.config.max_queued_bytes_per_peer,
+        }));
         let threads = Arc::new(Threads::default());
         let closed = Arc::new(AtomicU64::new(0));
         let parts = ClientParts {
@@ -173,10 +176,16 @@ impl TcpTransport {
         Job::new(slice, version, place)
     }
 
-    /// Takes at most `room` slices.
-    fn take(&self, source: &mut dyn SliceSource, v3: bool, room: usize) -> Vec<Job> {
-        let slices = std::iter::from_fn(|| source.next_slice()).take(room);
-        slices.map(|slice| self.job(slice, v3)).collect()
+    /// Takes slices until the room is used up, and gives how much that was.
+    fn take(&self, source: &mut dyn SliceSource, v3: bool, room: Load) -> (Vec<Job>, Load) {
+        let (mut jobs, mut used) = (Vec::new(), Load::default());
+        while used.is_below(room)
+            && let Some(slice) = source.next_slice()
+        {
+            used.add(&slice);
+            jobs.push(self.job(slice, v3));
+        }
+        (jobs, used)
     }
 }
 
@@ -243,6 +252,15 @@ impl Transport for TcpTransport {
         }
     }
 
+    /// A connection of version 3 carries everything to its peer in order, so no piece may be long.
+    fn slices_to(&self, peer: &RemoteSegment) -> SlicePolicy {
+        let policy = self.capabilities().slices;
+        match self.destination(peer).and_then(|to| to.v3) {
+            Some(_) => SlicePolicy { max_piece: policy.min_piece, ways: 1, ..policy },
+            None => policy,
+        }
+    }
+
     fn start(&self, context: TransportContext) -> Result<(), StartError> {
         self.try_start(context)
             .map_err(|error| StartError { transport: NAME, cause: Box::new(error) })
@@ -281,24 +299,24 @@ impl Transport for TcpTransport {
             return 0;
         }
         let Some(to) = self.destination(peer) else {
-            let jobs = self.take(source, false, self.config.max_queued_per_peer);
-            let taken = jobs.len();
+            let room = Load { slices: self.config.max_queued_per_peer, bytes: u64::MAX };
+            let (jobs, used) = self.take(source, false, room);
             started.hand_over(Command::Unreachable(jobs));
-            return taken;
+            return used.slices;
         };
         let Some(room) = started.inbox.reserve(&to, peer.id()) else { return 0 };
-        if room == 0 {
+        if room == Load::default() {
             return 0;
         }
-        let jobs = self.take(source, to.v3.is_some(), room);
-        let taken = jobs.len();
-        started.inbox.give_back(&to, room - taken, peer.id());
-        if taken > 0 {
-            started.hand_over(Command::Submit(to, jobs));
-        } else {
+        let (jobs, used) = self.take(source, to.v3.is_some(), room);
+        let more = (!used.is_below(room)).then(|| peer.id());
+        started.inbox.take_up(&to, used, more);
+        if jobs.is_empty() {
             started.client.wake();
+        } else {
+            started.hand_over(Command::Submit(to, jobs));
         }
-        taken
+        used.slices
     }
 
     fn cancel(&self, tokens: &[SliceToken]) {

@@ -7,6 +7,10 @@ use te_segment::{SegmentId, SliceToken};
 use crate::fault::SliceFault;
 
 /// What is known of the peer's memory when a slice or a task has ended.
+///
+/// It speaks of this slice or task alone. A later one that ends [`Self::Untouched`], or that
+/// completes, settles nothing about an earlier write to the same range that is
+/// [in doubt](Self::InDoubt): the bytes of that one may still land, also on top of newer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RemoteSide {
     /// Nothing of it reached the peer.

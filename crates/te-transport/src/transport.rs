@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use te_metadata::{Incarnation, SegmentDescriptor};
-use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, Slice, SliceToken};
+use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, Slice, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
 use crate::clock::Clock;
@@ -82,6 +82,12 @@ pub struct CloseReport {
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Fixed facts.
     fn capabilities(&self) -> Capabilities;
+
+    /// How requests to a peer are cut, where that depends on the peer.
+    fn slices_to(&self, peer: &RemoteSegment) -> SlicePolicy {
+        let _ = peer;
+        self.capabilities().slices
+    }
 
     /// Opens what is needed to serve peers and begins to move. Called once.
     ///

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use te_segment::{RemoteSegment, SegmentId, Slice, SliceToken};
+use te_segment::{RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
 use te_transport::{Clock, SliceSource, Transport};
 
 use crate::batch::Batch;
@@ -141,6 +141,7 @@ impl PeerQueue {
                 queue: self,
                 slices,
                 peer: &peer,
+                policy: self.transport.slices_to(&peer),
                 since: clock.now(),
                 orphans: &mut fed.orphans,
                 given: Vec::new(),
@@ -197,6 +198,7 @@ struct Source<'a> {
     queue: &'a PeerQueue,
     slices: &'a SliceTable,
     peer: &'a Arc<RemoteSegment>,
+    policy: SlicePolicy,
     since: Instant,
     orphans: &'a mut Vec<Item>,
     given: Vec<Given>,
@@ -245,7 +247,6 @@ impl Source<'_> {
 
     /// The next slice of a batch. Items that have none left are taken out.
     fn next_of(&mut self, turn: &mut Turn) -> Option<Slice> {
-        let policy = self.queue.transport.capabilities().slices;
         let mut inner = turn.batch.lock();
         loop {
             let front = turn.items.front()?;
@@ -255,7 +256,7 @@ impl Source<'_> {
                 self.orphans.extend(turn.items.pop_front());
                 continue;
             }
-            let piece = front.piece.or_else(|| task.cut(&policy));
+            let piece = front.piece.or_else(|| task.cut(&self.policy));
             let is_last = front.piece.is_some() || task.is_cut();
             let launched = piece.and_then(|piece| Some((piece, task.launch(piece)?)));
             let index = front.task;

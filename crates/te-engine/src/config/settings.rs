@@ -187,6 +187,9 @@ pub struct TcpSettings {
     pub lanes_per_peer: u32,
     /// Slices queued for one peer. Default 1024; a longer batch waits, it does not fail.
     pub max_queued_per_peer: u32,
+    /// Bytes of such slices, and in version 3 of all slices under way to one peer; one slice may be
+    /// larger. Default 4 MiB: less lets batches take turns sooner, more fills a long line better.
+    pub max_queued_bytes_per_peer: u64,
     /// Accepted for Mooncake's sake and without effect: what finds no place in a peer's queue
     /// stays with its batch.
     pub max_pending_admissions_per_peer: u32,
@@ -227,7 +230,7 @@ pub struct TcpSettings {
     pub socket_buffer_bytes: u64,
     /// A request is not cut into pieces smaller than this. Default 1 MiB.
     pub min_piece_bytes: u64,
-    /// No piece of a request is larger than this. Default 64 MiB.
+    /// No piece of a request is larger than this, in versions 1 and 2. Default 64 MiB.
     pub max_piece_bytes: u64,
     /// Connections to the data port that are served at once. Default 4096.
     pub max_connections: u32,
@@ -241,6 +244,7 @@ impl Default for TcpSettings {
             connection_pool: true,
             lanes_per_peer: 4,
             max_queued_per_peer: 1024,
+            max_queued_bytes_per_peer: 4 << 20,
             max_pending_admissions_per_peer: 1024,
             admission_timeout: Duration::from_secs(1),
             slice_size_bytes: 1 << 20,

@@ -15,6 +15,7 @@ impl TcpSettings {
         TcpConfig {
             lanes_per_peer: self.lanes_per_peer as usize,
             max_queued_per_peer: self.max_queued_per_peer as usize,
+            max_queued_bytes_per_peer: self.max_queued_bytes_per_peer,
             io_chunk: size(self.slice_size_bytes.max(MIN_IO_CHUNK)),
             socket_buffer: Some(size(self.socket_buffer_bytes)).filter(|bytes| *bytes > 0),
             max_version: u8::try_from(self.protocol_version).unwrap_or(3),

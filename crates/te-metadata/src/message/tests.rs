@@ -133,3 +133,46 @@ proptest! {
         prop_assert_eq!(EndpointMessage::decode(&message.encode()).unwrap(), message);
     }
 }
+
+/// K7: what a notification is answered, as Mooncake's engines read and write it, and what only ours
+/// see in it.
+#[test]
+fn k7_answers_to_notifications_keep_their_form() {
+    let full = r#"{"name":"","notify_msg":"","te":{"refused":"full","waiting":65536}}"#;
+    let table = [
+        (NotifyAnswer::Taken, r#"{"name":"","notify_msg":"success"}"#),
+        (NotifyAnswer::Refused, r#"{"name":"","notify_msg":""}"#),
+        (NotifyAnswer::Full { waiting: 65_536 }, full),
+    ];
+    for (answer, text) in table {
+        assert_eq!(answer.encode(), format!("{text}\n").into_bytes());
+        assert_eq!(NotifyAnswer::decode(text.as_bytes()).unwrap(), answer);
+        // What an engine sees that knows no reasons.
+        let plain = Notify::decode(text.as_bytes()).unwrap();
+        assert_eq!(plain.msg.is_empty(), answer != NotifyAnswer::Taken);
+    }
+    assert!(NotifyAnswer::decode(b"{}").is_err());
+}
+
+/// A reason that is none, whatever its shape, leaves a plain refusal; and what was taken was taken.
+#[test]
+fn odd_reasons_of_a_refusal_are_no_reasons() {
+    let reasons = [
+        "null",
+        "7",
+        r#""full""#,
+        r#"["full"]"#,
+        r#"{"refused":"full"}"#,
+        r#"{"refused":"full","waiting":-1}"#,
+        r#"{"refused":"full","waiting":"9"}"#,
+        r#"{"refused":["full"],"waiting":9}"#,
+        r#"{"refused":"tired","waiting":9}"#,
+    ];
+    for reason in reasons {
+        let text = format!(r#"{{"name":"","notify_msg":"","te":{reason}}}"#);
+        let answer = NotifyAnswer::decode(text.as_bytes()).unwrap();
+        assert_eq!(answer, NotifyAnswer::Refused, "{reason}");
+    }
+    let taken = br#"{"notify_msg":"x","te":{"refused":"full","waiting":9}}"#;
+    assert_eq!(NotifyAnswer::decode(taken).unwrap(), NotifyAnswer::Taken);
+}

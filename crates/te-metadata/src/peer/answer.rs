@@ -1,7 +1,8 @@
 //! From a question to its answer.
 //!
 //! A question of the wrong shape is answered where its format has a way to say no: an endpoint
-//! handshake by its `reply_msg`, a notification by an empty `notify_msg`. A probe or an exchange
+//! handshake by its `reply_msg`, a notification by an empty `notify_msg`, beside which one of our
+//! own senders finds that there was no room. A probe or an exchange
 //! of descriptors whose text is no JSON cannot be refused in words; the connection just closes.
 //! Their content does not matter otherwise.
 
@@ -10,9 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use super::PeerService;
+use super::{NotifyRefused, PeerService};
 use crate::frame::{Frame, FrameKind, FrameType, encode_frame};
-use crate::message::line;
+use crate::message::{NotifyAnswer, line};
 use crate::{EndpointMessage, FrameError, MessageError, Notify};
 
 /// What is sent back, and what was wrong with the question.
@@ -64,21 +65,19 @@ fn endpoint(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
 }
 
 fn notify(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
-    let reply = |msg: &str| {
-        let reply = Notify { name: String::new(), msg: msg.to_owned() };
-        Some(reply.encode())
-    };
-    match Notify::decode(body) {
-        Ok(notify) => match guarded(|| service.notify(notify)) {
-            Ok(Ok(())) => (reply("success"), None),
-            Ok(Err(refused)) => {
-                tracing::debug!(%refused, "notification refused");
-                (reply(""), None)
+    let taken = Notify::decode(body).map_err(QuestionFault::from);
+    let (answer, fault) = match taken.and_then(|notify| guarded(|| service.notify(notify))) {
+        Ok(Ok(())) => (NotifyAnswer::Taken, None),
+        Ok(Err(refused)) => {
+            tracing::debug!(%refused, "notification refused");
+            match refused {
+                NotifyRefused::Full { waiting } => (NotifyAnswer::Full { waiting }, None),
+                NotifyRefused::Other { .. } => (NotifyAnswer::Refused, None),
             }
-            Err(fault) => (reply(""), Some(fault)),
-        },
-        Err(error) => (reply(""), Some(error.into())),
-    }
+        }
+        Err(fault) => (NotifyAnswer::Refused, Some(fault)),
+    };
+    (Some(answer.encode()), fault)
 }
 
 fn descriptor(service: &dyn PeerService) -> Result<Vec<u8>, QuestionFault> {

@@ -1,17 +1,22 @@
 //! The asking side: blocking, one connection per question, bounded in total time.
 //!
 //! Every address of a host is tried until one answers or the time is over. An answer that is no
-//! answer ends the exchange: another address of the same peer would say the same.
+//! answer ends the exchange: another address of the same peer would say the same. So does an
+//! interrupt, in whatever phase.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use mio::net::TcpStream;
+
 use super::deadline::Deadline;
+use super::interrupt::{Interrupt, Sleeper};
 use super::resolve::resolve_within;
 use super::{PeerError, PeerLimits, PeerPhase};
 use crate::frame::{Frame, FrameKind, FrameReader, FrameType, encode_frame};
-use crate::message::{line, parse};
+use crate::message::{NotifyAnswer, line, parse};
 use crate::{AddressFamily, DEFAULT_PEER_PORT, EndpointMessage, HostPort, MessageError, Notify};
 
 /// Asks peers. Cheap to clone; holds no connection.
@@ -19,12 +24,19 @@ use crate::{AddressFamily, DEFAULT_PEER_PORT, EndpointMessage, HostPort, Message
 pub struct PeerClient {
     limits: PeerLimits,
     family: AddressFamily,
+    interrupt: Arc<Interrupt>,
 }
 
 impl PeerClient {
     /// A client with these bounds that uses addresses of this family.
     pub fn new(limits: PeerLimits, family: AddressFamily) -> Self {
-        Self { limits, family }
+        Self { limits, family, interrupt: Arc::default() }
+    }
+
+    /// Ends every exchange of this client and of its clones with [`PeerError::Interrupted`]: those
+    /// under way at once, wherever they wait, and later ones before they reach the peer.
+    pub fn interrupt(&self) {
+        self.interrupt.fire();
     }
 
     /// The bounds.
@@ -46,16 +58,19 @@ impl PeerClient {
     /// Hands a message to the peer's user.
     ///
     /// # Errors
-    /// See [`PeerError`]; [`PeerError::Refused`] when the peer did not take it.
+    /// See [`PeerError`]; [`PeerError::Full`] when the peer had no room and says so,
+    /// [`PeerError::Refused`] when it did not take it otherwise.
     pub fn notify(&self, to: &HostPort, notify: &Notify) -> Result<(), PeerError> {
         let deadline = Deadline::after(self.limits.exchange_timeout);
         let body = self.exchange(to, FrameType::Notify, &notify.encode(), deadline)?;
-        let answer = Notify::decode(&body).map_err(malformed(to))?;
-        if answer.msg.is_empty() {
-            let reason = "the notification was not taken".to_owned();
-            return Err(PeerError::Refused { peer: to.clone(), reason });
+        match NotifyAnswer::decode(&body).map_err(malformed(to))? {
+            NotifyAnswer::Taken => Ok(()),
+            NotifyAnswer::Full { waiting } => Err(PeerError::Full { peer: to.clone(), waiting }),
+            NotifyAnswer::Refused => {
+                let reason = "the notification was not taken".to_owned();
+                Err(PeerError::Refused { peer: to.clone(), reason })
+            }
         }
-        Ok(())
     }
 
     /// Whether the peer answers within `timeout`, and how long it took.
@@ -102,13 +117,11 @@ impl PeerClient {
         let question = encode_frame(kind, body);
         let mut last = None;
         for address in self.addresses(to, deadline)? {
-            let attempt = Attempt { to, address, limits: &self.limits, deadline };
+            let attempt = Attempt { client: self, to, address, deadline };
             match attempt.run(&question) {
                 Ok(frame) if frame.kind == FrameKind::Typed(kind) => return Ok(frame.body),
                 Ok(_) => return Err(PeerError::WrongType { peer: to.clone() }),
-                Err(error) if error.is_protocol() || deadline.left().is_none() => {
-                    return Err(error);
-                }
+                Err(error) if error.is_final() || deadline.left().is_none() => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
@@ -118,7 +131,9 @@ impl PeerClient {
     fn addresses(&self, to: &HostPort, deadline: Deadline) -> Result<Vec<SocketAddr>, PeerError> {
         let left = deadline.left().unwrap_or_default();
         let target = to.with_port(to.port_or(DEFAULT_PEER_PORT));
-        resolve_within(&target, self.family, left).map_err(|source| match source.kind() {
+        let found = resolve_within(&target, self.family, left, &self.interrupt);
+        found.map_err(|source| match source.kind() {
+            _ if self.interrupt.has_fired() => interrupted(to, PeerPhase::Resolve),
             io::ErrorKind::TimedOut => out_of_time(to, PeerPhase::Resolve, deadline.total()),
             _ => PeerError::Resolve { peer: to.clone(), source },
         })
@@ -127,26 +142,34 @@ impl PeerClient {
 
 /// One question to one address.
 struct Attempt<'a> {
+    client: &'a PeerClient,
     to: &'a HostPort,
     address: SocketAddr,
-    limits: &'a PeerLimits,
     deadline: Deadline,
 }
 
 impl Attempt<'_> {
     fn run(&self, question: &[u8]) -> Result<Frame, PeerError> {
-        let mut stream = self.connect()?;
-        self.send(&mut stream, question)?;
-        self.receive(&mut stream)
+        let sleeper = self.client.interrupt.sleeper();
+        let mut sleeper = sleeper.map_err(|source| self.failed(PeerPhase::Connect, source))?;
+        let mut stream = self.connect(&mut sleeper)?;
+        self.send(&mut stream, &mut sleeper, question)?;
+        self.receive(&mut stream, &mut sleeper)
     }
 
-    fn connect(&self) -> Result<TcpStream, PeerError> {
-        let left = self.left(PeerPhase::Connect)?.min(self.limits.connect_timeout);
+    fn connect(&self, sleeper: &mut Sleeper<'_>) -> Result<TcpStream, PeerError> {
+        let phase = PeerPhase::Connect;
+        let left = self.left(phase, self.deadline)?;
+        let limit = Deadline::after(left.min(self.client.limits.connect_timeout));
         let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::TimedOut => out_of_time(self.to, PeerPhase::Connect, left),
-            _ => self.failed(PeerPhase::Connect, source),
+            io::ErrorKind::TimedOut => out_of_time(self.to, phase, limit.total()),
+            _ => self.failed(phase, source),
         };
-        let stream = TcpStream::connect_timeout(&self.address, left).map_err(failed)?;
+        let mut stream = TcpStream::connect(self.address).map_err(failed)?;
+        sleeper.watch(&mut stream).map_err(failed)?;
+        while !is_connected(&stream).map_err(failed)? {
+            sleeper.sleep(self.left(phase, limit)?).map_err(failed)?;
+        }
         // A free port in the range of outgoing ports can be connected to itself.
         let itself = stream.local_addr().is_ok_and(|local| local == self.address);
         if itself {
@@ -156,24 +179,29 @@ impl Attempt<'_> {
         Ok(stream)
     }
 
-    fn send(&self, stream: &mut TcpStream, mut bytes: &[u8]) -> Result<(), PeerError> {
+    fn send(
+        &self,
+        stream: &mut TcpStream,
+        sleeper: &mut Sleeper<'_>,
+        mut bytes: &[u8],
+    ) -> Result<(), PeerError> {
         while !bytes.is_empty() {
-            let left = self.left(PeerPhase::Send)?;
-            let sent = stream.set_write_timeout(Some(left)).and_then(|()| stream.write(bytes));
-            bytes = &bytes[self.progress(PeerPhase::Send, sent)?..];
+            let n_sent = self.moving(PeerPhase::Send, sleeper, || stream.write(bytes))?;
+            bytes = &bytes[n_sent..];
         }
         Ok(())
     }
 
-    fn receive(&self, stream: &mut TcpStream) -> Result<Frame, PeerError> {
-        let mut reader = FrameReader::new(self.limits.max_frame);
+    fn receive(
+        &self,
+        stream: &mut TcpStream,
+        sleeper: &mut Sleeper<'_>,
+    ) -> Result<Frame, PeerError> {
+        let mut reader = FrameReader::new(self.client.limits.max_frame);
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            let left = self.left(PeerPhase::Receive)?;
-            let read = stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut chunk));
-            let ended = matches!(read, Ok(0));
-            let n_bytes = self.progress(PeerPhase::Receive, read)?;
-            if ended {
+            let n_bytes = self.moving(PeerPhase::Receive, sleeper, || stream.read(&mut chunk))?;
+            if n_bytes == 0 {
                 return Err(PeerError::Closed { peer: self.to.clone(), address: self.address });
             }
             let frame = reader.push(&chunk[..n_bytes]);
@@ -184,23 +212,55 @@ impl Attempt<'_> {
         }
     }
 
-    /// The bytes a call moved; 0 when it is to be repeated or its time was over, which the next
-    /// look at the deadline tells.
-    fn progress(&self, phase: PeerPhase, moved: io::Result<usize>) -> Result<usize, PeerError> {
-        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-        match moved {
-            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => Ok(0),
-            moved => moved.map_err(|source| self.failed(phase, source)),
+    /// Repeats a call until it no longer waits for the peer; gives the bytes that it moved.
+    fn moving(
+        &self,
+        phase: PeerPhase,
+        sleeper: &mut Sleeper<'_>,
+        mut call: impl FnMut() -> io::Result<usize>,
+    ) -> Result<usize, PeerError> {
+        loop {
+            let left = self.left(phase, self.deadline)?;
+            let ended = match call() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sleeper.sleep(left).map(|()| None)
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+                moved => moved.map(Some),
+            };
+            if let Some(n_bytes) = ended.map_err(|source| self.failed(phase, source))? {
+                return Ok(n_bytes);
+            }
         }
     }
 
-    fn left(&self, phase: PeerPhase) -> Result<Duration, PeerError> {
-        self.deadline.left().ok_or_else(|| out_of_time(self.to, phase, self.deadline.total()))
+    /// The time left until `end`; an error once the exchange is to stop.
+    fn left(&self, phase: PeerPhase, end: Deadline) -> Result<Duration, PeerError> {
+        if self.client.interrupt.has_fired() {
+            return Err(interrupted(self.to, phase));
+        }
+        end.left().ok_or_else(|| out_of_time(self.to, phase, end.total()))
     }
 
     fn failed(&self, phase: PeerPhase, source: io::Error) -> PeerError {
         PeerError::Io { peer: self.to.clone(), address: self.address, phase, source }
     }
+}
+
+/// Whether connecting has ended; an error when it failed.
+fn is_connected(stream: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn interrupted(to: &HostPort, phase: PeerPhase) -> PeerError {
+    PeerError::Interrupted { peer: to.clone(), phase }
 }
 
 fn out_of_time(to: &HostPort, phase: PeerPhase, after: Duration) -> PeerError {

@@ -47,6 +47,15 @@ pub enum PeerError {
         #[source]
         source: io::Error,
     },
+    /// [`crate::PeerClient::interrupt`] was called: this side is closing. Nothing of this client
+    /// will be answered any more.
+    #[error("peer {peer}: {phase} was called off, this side is closing")]
+    Interrupted {
+        /// The peer.
+        peer: HostPort,
+        /// What was being done.
+        phase: PeerPhase,
+    },
     /// The connection failed.
     #[error("peer {peer}: {phase} failed at {address}")]
     Io {
@@ -110,6 +119,15 @@ pub enum PeerError {
         /// What it said, if the format lets it say something.
         reason: String,
     },
+    /// The peer has no room for a notification until its user takes some; try again later. A
+    /// Mooncake peer never says so.
+    #[error("peer {peer} is full: {waiting} notifications wait to be taken")]
+    Full {
+        /// The peer.
+        peer: HostPort,
+        /// Notifications that wait there.
+        waiting: u64,
+    },
     /// The question is longer than a frame may be.
     #[error("peer {peer}: the question has {bytes} bytes, at most {limit} are allowed")]
     QuestionTooLong {
@@ -127,6 +145,7 @@ impl PeerError {
     pub fn peer(&self) -> &HostPort {
         match self {
             Self::Resolve { peer, .. }
+            | Self::Interrupted { peer, .. }
             | Self::Io { peer, .. }
             | Self::TimedOut { peer, .. }
             | Self::Closed { peer, .. }
@@ -134,6 +153,7 @@ impl PeerError {
             | Self::WrongType { peer }
             | Self::Malformed { peer, .. }
             | Self::Refused { peer, .. }
+            | Self::Full { peer, .. }
             | Self::QuestionTooLong { peer, .. } => peer,
         }
     }
@@ -142,7 +162,9 @@ impl PeerError {
     pub fn phase(&self) -> Option<PeerPhase> {
         match self {
             Self::Resolve { .. } => Some(PeerPhase::Resolve),
-            Self::Io { phase, .. } | Self::TimedOut { phase, .. } => Some(*phase),
+            Self::Io { phase, .. }
+            | Self::TimedOut { phase, .. }
+            | Self::Interrupted { phase, .. } => Some(*phase),
             Self::Closed { .. } => Some(PeerPhase::Receive),
             _ => None,
         }
@@ -159,9 +181,31 @@ impl PeerError {
         matches!(self, Self::TimedOut { .. })
     }
 
-    /// Whether the peer answered and refused.
+    /// Whether this side is closing and asks nobody any more.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Interrupted { .. })
+    }
+
+    /// Whether the peer answered and refused, for want of room or otherwise.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        matches!(self, Self::Refused { .. } | Self::Full { .. })
+    }
+
+    /// Whether the peer answered that it has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Whether the same question may be answered later. Unless the error is
+    /// [unsent](Self::is_unsent) or a [refusal](Self::is_refusal) the peer may have acted on this
+    /// one: a notification can then arrive twice.
+    pub fn is_retryable(&self) -> bool {
+        self.is_full() || (self.phase().is_some() && !self.is_interrupted())
+    }
+
+    /// Whether another address of the same peer would change nothing.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_protocol() || self.is_interrupted()
     }
 
     /// Whether the peer answered something that no peer should.

@@ -24,10 +24,21 @@ pub trait PeerService: Send + Sync {
     fn endpoint(&self, request: &EndpointMessage) -> EndpointMessage;
 }
 
-/// A notification was not taken.
+/// Why a notification was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the notification was not taken: {reason}")]
-pub struct NotifyRefused {
-    /// Why, for the receiver's own log; the wire cannot carry it.
-    pub reason: String,
+#[non_exhaustive]
+pub enum NotifyRefused {
+    /// There is no room before the user takes some of those that wait. A sender of our kind is told
+    /// so, others that it was not taken.
+    #[error("full: {waiting} notifications wait to be taken")]
+    Full {
+        /// Notifications that wait.
+        waiting: u64,
+    },
+    /// Anything else; the sender is only told that it was not taken.
+    #[error("the notification was not taken: {reason}")]
+    Other {
+        /// Why, for the receiver's own log.
+        reason: String,
+    },
 }

@@ -13,7 +13,8 @@ use te_metadata::{
     NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats, PeerService, PortChoice,
 };
 
-/// Remembers notifications, refuses those from `nobody`, panics on those from `panic`.
+/// Remembers notifications, refuses those from `nobody`, has no room for those from `late`, panics
+/// on those from `panic`.
 #[derive(Default)]
 pub(crate) struct Desk {
     pub(crate) descriptor: Mutex<Option<Vec<u8>>>,
@@ -29,7 +30,10 @@ impl PeerService for Desk {
     fn notify(&self, notify: Notify) -> Result<(), NotifyRefused> {
         assert_ne!(notify.name, "panic", "asked to panic");
         if notify.name == "nobody" {
-            return Err(NotifyRefused { reason: "nobody is not known".to_owned() });
+            return Err(NotifyRefused::Other { reason: "nobody is not known".to_owned() });
+        }
+        if notify.name == "late" {
+            return Err(NotifyRefused::Full { waiting: 7 });
         }
         self.notes.lock().push(notify);
         Ok(())

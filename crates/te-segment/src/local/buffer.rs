@@ -16,6 +16,8 @@ use crate::range::LocalRange;
 struct Use {
     held: u64,
     closing: bool,
+    /// Calls that are about to open or remove the buffer.
+    changes: u64,
 }
 
 /// A registered buffer.
@@ -24,6 +26,7 @@ pub struct LocalBuffer {
     region: Region,
     options: RegisterOptions,
     usage: Mutex<Use>,
+    /// Told when the last guard and when the last change is gone.
     idle: Condvar,
 }
 
@@ -89,6 +92,18 @@ impl LocalBuffer {
         if busy(&mut usage) { Err(usage.held) } else { Ok(()) }
     }
 
+    /// Whether some call is about to open or remove the buffer.
+    pub(super) fn is_changing(&self) -> bool {
+        self.usage.lock().changes > 0
+    }
+
+    /// Waits until no call changes the buffer, at most `patience`; says whether that was reached.
+    pub(super) fn wait_unchanged(&self, patience: Duration) -> bool {
+        let mut usage = self.usage.lock();
+        self.idle.wait_while_for(&mut usage, |usage| usage.changes > 0, patience);
+        usage.changes == 0
+    }
+
     /// First address behind the buffer; a region never wraps.
     pub(super) fn end(&self) -> u64 {
         self.region.address() + self.region.len()
@@ -110,6 +125,28 @@ impl LocalBuffer {
 impl fmt::Debug for LocalBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}[{:?}, {:?}]", self.id, self.region, self.options.remote)
+    }
+}
+
+/// A call that is about to open or remove a buffer. Taken under the table's lock, and dropped after
+/// the table has the outcome, so that whoever waits for it finds that.
+#[derive(Debug)]
+pub(super) struct Change(Arc<LocalBuffer>);
+
+impl Change {
+    pub(super) fn new(buffer: &Arc<LocalBuffer>) -> Self {
+        buffer.usage.lock().changes += 1;
+        Self(Arc::clone(buffer))
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        let mut usage = self.0.usage.lock();
+        usage.changes -= 1;
+        if usage.changes == 0 {
+            self.0.idle.notify_all();
+        }
     }
 }
 

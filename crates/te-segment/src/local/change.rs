@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LocalSegment;
-use super::buffer::LocalBuffer;
+use super::buffer::{Change, LocalBuffer};
 use crate::error::UnregisterError;
 
 /// Ranges that are taken but not open yet. Dropped without [`Reservation::commit`] it gives them
@@ -17,6 +17,8 @@ pub struct Reservation<'a> {
     /// Addresses that this reservation put into the table.
     fresh: BTreeSet<u64>,
     settled: bool,
+    /// One for each buffer that is new.
+    changes: Vec<Change>,
 }
 
 impl<'a> Reservation<'a> {
@@ -25,7 +27,9 @@ impl<'a> Reservation<'a> {
         buffers: Vec<Arc<LocalBuffer>>,
         fresh: BTreeSet<u64>,
     ) -> Self {
-        Self { segment, buffers, fresh, settled: false }
+        let mut new = Self { segment, buffers, fresh, settled: false, changes: Vec::new() };
+        new.changes = new.fresh().map(Change::new).collect();
+        new
     }
 
     /// The buffers, in the order asked for.
@@ -93,11 +97,13 @@ impl fmt::Debug for Reservation<'_> {
 pub struct Retiring<'a> {
     segment: &'a LocalSegment,
     buffer: Arc<LocalBuffer>,
+    _change: Change,
 }
 
 impl<'a> Retiring<'a> {
     pub(super) fn new(segment: &'a LocalSegment, buffer: Arc<LocalBuffer>) -> Self {
-        Self { segment, buffer }
+        let change = Change::new(&buffer);
+        Self { segment, buffer, _change: change }
     }
 
     /// The buffer.

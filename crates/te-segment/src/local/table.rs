@@ -28,6 +28,17 @@ pub(super) struct Entry {
     pub(super) registrations: u64,
 }
 
+impl Entry {
+    /// Why an exact duplicate of a buffer that is not open cannot be had now.
+    fn unsettled(&self) -> RegisterError {
+        let (address, len) = (self.buffer.region().address(), self.buffer.region().len());
+        if self.buffer.is_changing() {
+            return RegisterError::Changing { address, len };
+        }
+        RegisterError::Closing { address, len, in_flight: self.buffer.in_flight() }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Table {
     by_address: BTreeMap<u64, Entry>,
@@ -52,13 +63,21 @@ impl Table {
         };
         let held = entry.buffer.region();
         let same = held.address() == address && held.len() == len;
-        if !same || entry.state != State::Open {
+        if !same {
             return Err(overlap(region, held.address()));
+        }
+        if entry.state != State::Open {
+            return Err(entry.unsettled());
         }
         if entry.buffer.options() != options {
             return Err(RegisterError::OptionsDiffer { address, len });
         }
         Ok(())
+    }
+
+    /// The entry that starts at `address`, whatever its state.
+    pub(super) fn at(&self, address: u64) -> Option<&Entry> {
+        self.by_address.get(&address)
     }
 
     /// Puts a checked range into the table, or counts it where it is there already.

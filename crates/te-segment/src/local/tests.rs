@@ -1,5 +1,6 @@
 //! Registration, guards and retirement.
 
+mod changing;
 mod guards;
 mod model;
 mod threads;
@@ -33,7 +34,7 @@ fn open(segment: &LocalSegment, memory: &Region) -> Vec<u64> {
 
 fn unregister(segment: &LocalSegment, address: u64) -> Result<bool, UnregisterError> {
     match segment.retire(address)? {
-        Some(retiring) => retiring.finish(std::time::Duration::ZERO).map(|()| true),
+        Some(retiring) => retiring.finish(Duration::ZERO).map(|()| true),
         None => Ok(false),
     }
 }
@@ -202,7 +203,7 @@ fn a_rollback_hands_over_the_buffer_that_nobody_has_registered_any_more() {
             let mut orphans = duplicate.roll_back();
             let orphan = orphans.pop().unwrap();
             assert!(Arc::ptr_eq(orphan.buffer(), &buffer) && buffer.is_closing());
-            orphan.finish(std::time::Duration::ZERO).unwrap();
+            orphan.finish(Duration::ZERO).unwrap();
         } else {
             drop(duplicate);
         }
@@ -228,7 +229,7 @@ fn the_version_moves_exactly_when_the_list_of_open_buffers_does() {
     let retiring = segment.retire(memory.address()).unwrap().unwrap();
     assert!(moved(&segment), "peers should stop asking for it");
     assert!(open(&segment, &memory).is_empty());
-    retiring.finish(std::time::Duration::ZERO).unwrap();
+    retiring.finish(Duration::ZERO).unwrap();
     assert!(!moved(&segment));
 }
 

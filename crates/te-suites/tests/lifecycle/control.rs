@@ -12,7 +12,7 @@ use te_suites::wire::{
 };
 use te_suites::{
     Bound, Case, Direction, Heartbeat, Kind, Launched, Node, NodeSpec, available_memory, need, now,
-    pace, say,
+    pace, say, wait_until,
 };
 
 use crate::{MIB, ours};
@@ -181,6 +181,29 @@ fn notifications_are_bounded_and_full_is_an_answer() {
         assert_eq!(to.notifies().len(), 100);
     }
     case.end(Bound::NOTHING);
+    from.quit();
+    to.quit();
+}
+
+#[test]
+fn k7_a_mooncake_sender_is_unharmed_by_a_full_receiver() {
+    // K7: "full" stands where Mooncake does not look; its sender sees a notification that was not
+    // taken, lives on, and is heard once there is room.
+    let test = "k7_a_mooncake_sender_is_unharmed_by_a_full_receiver";
+    need!(test, Kind::Peer.available());
+    let mut to = NodeSpec::new(Kind::Te, MIB).env("TE_ENGINE_NOTIFY_QUEUE", "1").start();
+    let mut from = NodeSpec::new(Kind::Peer, MIB).start();
+    let write = (from.addr(), to.addr(), 64);
+    for round in 0..2 {
+        from.notify(to.name(), write, ("n", "taken")).ok();
+        let answer = from.notify(to.name(), write, ("n", "not taken"));
+        say(&format!("{test}: the sender says {answer:?}"));
+        wait_until(Duration::from_secs(10), "a refusal", || {
+            (to.stat("notify_refused") > round).then_some(())
+        });
+        assert_eq!(to.notifies(), [("n".to_owned(), "taken".to_owned())]);
+        from.write(to.name(), from.addr(), to.addr(), 4096).ok();
+    }
     from.quit();
     to.quit();
 }

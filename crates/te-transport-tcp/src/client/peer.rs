@@ -16,7 +16,7 @@ use crate::client::speak::Numbers;
 use crate::client::{Client, Due};
 use crate::config::TcpConfig;
 use crate::exchange::{Exchange, Fate};
-use crate::inbox::Destination;
+use crate::inbox::{Destination, Load};
 use crate::pool::{Job, Order, Pool};
 
 /// A peer's data port.
@@ -32,8 +32,8 @@ pub(super) struct Peer {
     /// Where the name leads, the address that worked last first; empty when not looked up.
     found: Vec<SocketAddr>,
     attempt: Option<Attempt>,
-    /// Jobs that left the queue since the inbox was told.
-    left: usize,
+    /// What left the queue since the inbox was told.
+    left: Load,
     pub(super) stirred: bool,
 }
 
@@ -58,14 +58,15 @@ impl Peer {
             doubts: Vec::new(),
             found: Vec::new(),
             attempt: None,
-            left: 0,
+            left: Load::default(),
             stirred: false,
         }
     }
 
-    /// These jobs wait no more. One that goes again was counted before.
+    /// These jobs wait no more. One of versions 1 and 2 that goes again was counted before.
     pub(super) fn count_out(&mut self, jobs: &[Job]) {
-        self.left += jobs.iter().filter(|job| !job.retried).count();
+        let counts = |job: &&Job| self.to.v3.is_some() || !job.retried;
+        jobs.iter().filter(counts).for_each(|job| self.left.add(&job.slice));
     }
 
     fn is_literal(&self) -> bool {
@@ -102,7 +103,7 @@ impl Client {
             self.run_and_arm(now, link);
         }
         let left = std::mem::take(&mut self.peers[index].left);
-        if left > 0 {
+        if left != Load::default() {
             let address = self.peers[index].to.clone();
             self.tell_room(&address, left);
         }
@@ -110,6 +111,7 @@ impl Client {
     }
 
     fn arm_or_forget(&mut self, now: Instant, index: usize) {
+        self.drop_idle_attempt(index);
         let peer = &self.peers[index];
         if peer.pool.is_forgettable(now) && peer.doubts.is_empty() {
             let gone = self.peers.remove(index);
@@ -263,6 +265,20 @@ impl Client {
             self.end_doubts_of(index);
         }
         self.stir(index);
+    }
+
+    /// Gives up an attempt that nothing waits for any more: what comes next would wait for an answer
+    /// that may have been lost.
+    fn drop_idle_attempt(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        if peer.pool.has_work() {
+            return;
+        }
+        let Some(attempt) = peer.attempt.take() else { return };
+        if let Some(link) = peer.links[attempt.lane] {
+            self.close_link(link, Fate::Reset);
+        }
+        self.peers[index].pool.on_lost(attempt.lane);
     }
 
     /// The link of a lane.

@@ -102,7 +102,6 @@ impl Client {
             self.peers[index].pool.push_front(job);
             return None;
         };
-        self.peers[index].count_out(std::slice::from_ref(&job));
         self.peers[index].pool.on_used(lane);
         session.push(now, job);
         Some(at)
@@ -199,6 +198,7 @@ impl Client {
             return Some(Job { retried: true, before: remote, ..job });
         }
         let token = job.slice.token;
+        self.peers[peer].count_out(std::slice::from_ref(&job));
         drop(job);
         match result {
             Err(fault) if remote == RemoteSide::InDoubt && fault.class != FaultClass::Closed => {

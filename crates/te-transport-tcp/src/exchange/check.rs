@@ -58,7 +58,7 @@ impl Exchange {
     }
 
     pub(super) fn on_check_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        self.since = now;
+        self.progress.moved(now);
         self.received += bytes.len() as u64;
         if let Check::Running { sum, .. } = &mut self.check {
             sum.add(bytes);

@@ -305,13 +305,14 @@ fn fb04_progress_prolongs_and_silence_ends() {
     take_once(&mut b.machine, b.now, 124);
     b.now += PROGRESS - Duration::from_millis(1);
     take_once(&mut b.machine, b.now, 100);
-    let due = b.now + PROGRESS;
-    assert_eq!(b.machine.deadline(), Some(due));
     let acked = |ago| Some(Acked { bytes: 60, ago });
     let second = Duration::from_secs(1);
+    let due = b.now + PROGRESS;
     b.machine.handle_timeout(due, acked(second));
     let due = due + PROGRESS - second;
-    assert_eq!(b.machine.deadline(), Some(due), "the kernel took bytes a second ago");
+    b.machine.handle_timeout(due - Duration::from_millis(1), acked(Duration::ZERO));
+    assert_eq!(b.machine.fate(), None, "the kernel took bytes a second before the first look");
+    assert_eq!(b.machine.deadline(), Some(due));
     b.machine.handle_timeout(due, acked(Duration::ZERO));
     let stalled = Some((FaultClass::Peer, Phase::Payload));
     assert_eq!(b.end(), (stalled, RemoteSide::InDoubt, Fate::Reset));
@@ -329,6 +330,7 @@ fn f14_the_status_deadline_runs_from_the_end_of_the_request() {
         b.now += Duration::from_secs(1);
         b.feed(&OK[..3]);
         let due = b.now + STATUS - Duration::from_secs(1);
+        b.machine.handle_timeout(due - Duration::from_millis(1), None);
         assert_eq!(b.machine.deadline(), Some(due), "part of a status is no progress");
         b.machine.handle_timeout(due, None);
         let silent = Some((FaultClass::Peer, Phase::Status));

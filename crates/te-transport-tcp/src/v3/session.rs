@@ -33,6 +33,7 @@ use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 use crate::exchange::Fate;
 use crate::io::{Acked, Outgoing, Part};
 use crate::pool::Job;
+use crate::progress::Progress;
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::Frame;
 use crate::v3::hello::{ANSWER_BYTES, Hello};
@@ -147,8 +148,7 @@ pub(crate) struct Session {
     finished: Vec<Finished>,
     confirmed_cancels: u64,
     proven: bool,
-    since: Instant,
-    acked: u64,
+    progress: Progress,
 }
 
 impl Session {
@@ -176,8 +176,7 @@ impl Session {
             finished: Vec::new(),
             confirmed_cancels: 0,
             proven: false,
-            since: now,
-            acked: 0,
+            progress: Progress::new(now),
         }
     }
 
@@ -224,7 +223,7 @@ impl Session {
     /// Takes a job. The caller keeps to the credit.
     pub(crate) fn push(&mut self, now: Instant, job: Job) {
         if self.is_idle() {
-            self.since = now;
+            self.progress.moved(now);
         }
         if job.slice.is_empty() {
             return self.finish(job, (Ok(()), RemoteSide::Settled), 0);
@@ -266,18 +265,20 @@ impl Session {
             return None;
         }
         let cancels = self.cancel_deadline().into_iter();
-        let stands = !self.is_idle() && !sabotage::is_off("progress-deadline");
-        cancels.chain(stands.then(|| self.since + self.patience())).min()
+        let progress = self.is_hurried().then(|| self.progress.deadline(self.patience()));
+        cancels.chain(progress).min()
+    }
+
+    /// Whether something must move.
+    fn is_hurried(&self) -> bool {
+        !self.is_idle() && !sabotage::is_off("progress-deadline")
     }
 
     /// Gives the connection up where a deadline has passed and the peer's kernel took nothing more
     /// either; `acked` is how much of this connection's bytes it has, where that is known.
     pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
-        if let Some(acked) = acked.filter(|acked| acked.bytes > self.acked) {
-            self.acked = acked.bytes;
-            self.since = self.since.max(now.checked_sub(acked.ago).unwrap_or(now));
-        }
-        if self.deadline().is_none_or(|at| at > now) {
+        self.progress.look(now, acked);
+        if self.deadline().is_none() {
             return;
         }
         if self.cancel_deadline().is_some_and(|at| at <= now) {
@@ -285,7 +286,10 @@ impl Session {
             let cause = format!("another request's cancel was not confirmed within {millis} ms");
             return self.lose(&cause, None);
         }
-        let millis = now.duration_since(self.since).as_millis();
+        if !self.is_hurried() || !self.progress.is_over(now, self.patience()) {
+            return;
+        }
+        let millis = now.duration_since(self.progress.since()).as_millis();
         self.give_up(FaultClass::Peer, &format!("nothing moved for {millis} ms"));
     }
 
@@ -300,7 +304,7 @@ impl Session {
     fn cancel_deadline(&self) -> Option<Instant> {
         let asked = self.flights.values().filter_map(|flight| flight.cancelled).min()?;
         let Limits { cancel_timeout, progress_timeout, .. } = self.limits;
-        let silent = asked.max(self.since) + cancel_timeout;
+        let silent = asked.max(self.progress.since()) + cancel_timeout;
         Some(silent.min(asked + progress_timeout.max(cancel_timeout)))
     }
 
@@ -372,7 +376,7 @@ impl Machine for Session {
     }
 
     fn on_sent(&mut self, now: Instant, n: usize) {
-        self.since = now;
+        self.progress.moved(now);
         self.out.on_sent(n);
         if sabotage::is_off("early-completed-v3") {
             self.believe_what_is_sent();

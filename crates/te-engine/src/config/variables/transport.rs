@@ -22,6 +22,11 @@ pub(super) const ROWS: &[Variable] = &[
     )
     .mooncake("MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER"),
     Variable::new(
+        "tcp.max_queued_bytes_per_peer",
+        integer(4096, 1 << 40, BYTES),
+        "bytes of such slices, in version 3 of all slices under way to one peer",
+    ),
+    Variable::new(
         "tcp.max_pending_admissions_per_peer",
         integer(1, 65535, NUMBER),
         "accepted and without effect: what finds no place in the queue stays with its batch",

@@ -202,7 +202,7 @@ fn a_held_buffer_is_busy_and_goes_at_a_later_call() {
     assert!(segment.find(address, 1).is_some(), "it stays registered");
     assert!(refusal(&segment, address, 1).is_some(), "and takes no new work");
     let again = segment.reserve(&[part(&memory, 0, PAGE)]);
-    assert!(matches!(again, Err(RegisterError::Overlap { .. })), "nor a duplicate");
+    assert!(matches!(again, Err(RegisterError::Closing { in_flight: 2, .. })), "nor a duplicate");
     drop(guards);
     assert_eq!(unregister(&segment, address), Ok(true));
     assert_eq!(buffer.in_flight(), 0);

@@ -96,7 +96,12 @@ impl World {
                     Known { id, offset, len, remote, registrations: 1, closing: false, held: 0 };
                 self.known.push(known);
             }
-            [i] if self.known[i].bytes() == (offset..offset + len) && !self.known[i].closing => {
+            [i] if self.known[i].bytes() == (offset..offset + len) && self.known[i].closing => {
+                let held = self.known[i].held;
+                let wanted = |error: &RegisterError| matches!(error, RegisterError::Closing { in_flight, .. } if *in_flight == held);
+                assert!(answer.as_ref().is_err_and(wanted), "{answer:?}");
+            }
+            [i] if self.known[i].bytes() == (offset..offset + len) => {
                 let known = &mut self.known[i];
                 if known.remote == remote {
                     assert_eq!(answer.unwrap().id(), known.id);

@@ -43,7 +43,7 @@ impl Session {
         let cause = match answer.code {
             AnswerCode::Ok if !other && answer.credit > 0 => {
                 self.life = Life::Open;
-                self.since = now;
+                self.progress.moved(now);
                 self.checks = answer.features & FEATURE_CHECKSUM != 0;
                 let (credit, fenced) = (answer.credit, answer.fenced);
                 return self.news.push_back(News::Open { credit, fenced });
@@ -122,7 +122,7 @@ impl Session {
 
     /// `n` bytes of the payload that comes in are in memory, or dropped.
     pub(super) fn landed(&mut self, now: Instant, n: u64) {
-        self.since = now;
+        self.progress.moved(now);
         let wanted = self.landing_flight().is_some();
         let Some(landing) = &mut self.landing else { return };
         let id = landing.id;
@@ -153,7 +153,7 @@ impl Session {
         }
         self.check_status(flight, status)?;
         let Some(flight) = self.remove(id) else { return Ok(()) };
-        self.since = now;
+        self.progress.moved(now);
         if !std::mem::replace(&mut self.proven, true) {
             self.news.push_back(News::Proven);
         }

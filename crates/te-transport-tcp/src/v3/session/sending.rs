@@ -69,7 +69,7 @@ impl Session {
                 self.body = Some(body);
                 self.end_body();
             }
-            Err(error) => self.fail_locally(self.since, body.id, &error),
+            Err(error) => self.fail_locally(self.progress.since(), body.id, &error),
         }
     }
 

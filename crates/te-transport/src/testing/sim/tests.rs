@@ -332,9 +332,13 @@ fn driving_stops_at_a_completion_or_at_the_given_moment() {
 fn whoever_drives_within_a_completion_is_told_busy() {
     let fabric = SimFabric::builder(1).build();
     let (a, b) = (fabric.endpoint("a"), fabric.endpoint("b"));
-    let inner = Arc::clone(&a);
+    // The fabric owns its sinks, so that a sink which owned the fabric would never go.
+    let inner = Arc::downgrade(&a);
     let until = fabric.clock().now() + MS;
-    let sink = Recorder::with_probe(move |_| assert_eq!(inner.drive(until), Driven::Busy));
+    let sink = Recorder::with_probe(move |_| {
+        let inner = inner.upgrade().expect("a slice of it just ended");
+        assert_eq!(inner.drive(until), Driven::Busy);
+    });
     start(&fabric, &a, &sink);
     start(&fabric, &b, &Recorder::new());
     let peer = b.remote(SegmentId::from_u64(1));

@@ -220,7 +220,7 @@ fn vanished_memory_ends_the_request_and_not_the_connection() {
     }
 }
 
-/// FB35: a buffer that is taken back ends the requests on it and no others, in whatever state.
+/// Peer fault 4: a buffer that is taken back ends the requests on it and no others, in whatever state.
 #[test]
 fn a_buffer_that_is_taken_back_ends_its_requests_only() {
     let mut b = bench();

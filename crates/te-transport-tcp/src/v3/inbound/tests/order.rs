@@ -81,7 +81,7 @@ fn a_request_ends_when_its_initiator_gives_up() {
     assert!(!b.machine.is_over());
 }
 
-/// FB36: what stands still ends, whatever it waits for; an idle connection does not.
+/// FB04: what stands still ends, whatever it waits for; an idle connection does not.
 #[test]
 fn what_stands_still_ends_and_idleness_does_not() {
     let stands = |b: &mut Bench| {
