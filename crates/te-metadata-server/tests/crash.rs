@@ -82,10 +82,12 @@ fn what_was_acknowledged_survives_kill_9() {
         let writers: Vec<_> = (0..4)
             .map(|who| {
                 let (n, results) = (Arc::clone(&n), Arc::clone(&results));
-                thread::spawn(move || results.lock().unwrap().push(write(address, who, round, &n)))
+                thread::spawn(move || {
+                    let made = write(address, who, round, &n);
+                    results.lock().unwrap().push(made);
+                })
             })
             .collect();
-        // The lock above is taken after the writing, so that four write at once.
         wait_until("they write", || n.load(Relaxed) > 100 * usize::try_from(round).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();

@@ -38,7 +38,10 @@ pub(crate) async fn receive<'a>(
             drain(body).await;
             return Err(Failure::TooLarge(limit));
         }
-        take_room(shared, &mut room, data.len())?;
+        if let Err(failure) = take_room(shared, &mut room, data.len()) {
+            drain(body).await;
+            return Err(failure);
+        }
         whole.extend_from_slice(&data);
     }
     Ok(Received { bytes: whole.freeze(), _room: room })
