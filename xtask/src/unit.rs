@@ -15,6 +15,7 @@ use crate::workspace::Workspace;
 const CRATES: &[(&str, &[&str])] = &[
     ("te-topology", &[]),
     ("te-metadata", &["testing"]),
+    ("te-metadata-server", &["tls"]),
     ("te-segment", &["testing"]),
     ("te-transport", &["testing"]),
     ("te-transport-tcp", &["testing"]),

@@ -6,7 +6,7 @@ use common::{Client, pair};
 use serde_json::{Value, json};
 
 fn row(status: &Value, key: &str) -> Value {
-    let rows = status["rows"].as_array().unwrap();
+    let rows = status["rows"].as_array().expect("the page has rows");
     rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("no {key}")).clone()
 }
 

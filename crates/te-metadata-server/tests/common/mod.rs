@@ -1,4 +1,5 @@
 //! A small HTTP client and a server for each test.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part of this file")]
 
 use std::collections::BTreeMap;
