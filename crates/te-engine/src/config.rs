@@ -21,6 +21,7 @@ mod file;
 mod form;
 mod kind;
 mod layer;
+mod metadata;
 mod rdma;
 mod rules;
 mod settings;

@@ -8,9 +8,13 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::error::{ConfigWarning, SettingProblem};
+use super::kind::Kind;
 use super::settings::Settings;
 use super::variables::Variable;
 use super::{EngineConfig, Source};
+
+/// What stands in the place of a secret.
+pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Where each value comes from; what is not in it is a default.
 pub(crate) type Sources = BTreeMap<&'static str, Source>;
@@ -73,6 +77,7 @@ impl Draft {
     /// in the tree.
     pub(super) fn warn(&mut self, row: &Variable, name: &str, value: &str, reason: String) {
         let kept = shown(row, self.value(row));
+        let value = if matches!(row.kind, Kind::Secret) { HIDDEN } else { value };
         let kept = format!("using {kept} ({})", self.source(row));
         self.warnings.push(ConfigWarning::new(name, value, kept, reason));
     }
@@ -97,6 +102,7 @@ pub(super) fn value_in<'a>(tree: &'a Table, row: &Variable) -> Option<&'a Value>
 pub(super) fn shown(row: &Variable, value: Option<&Value>) -> String {
     match value {
         None => row.unset.to_owned(),
+        Some(_) if matches!(row.kind, Kind::Secret) => HIDDEN.to_owned(),
         Some(Value::String(text)) if text.is_empty() => "empty".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(entries)) if entries.is_empty() => "empty".to_owned(),

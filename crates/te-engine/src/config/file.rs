@@ -7,8 +7,9 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::draft::Draft;
+use super::draft::{Draft, HIDDEN};
 use super::error::{ConfigError, SettingProblem};
+use super::kind::Kind;
 use super::variables::{Variable, variable, variables};
 use super::{Source, rules};
 
@@ -86,6 +87,8 @@ impl Reader<'_> {
             let source = Source::File { path: self.path.to_owned(), line };
             self.draft.set(row, value.clone(), source);
         } else {
+            let value =
+                if matches!(row.kind, Kind::Secret) { HIDDEN.into() } else { value.to_string() };
             let reason = format!("= {value} is not {}", row.kind.toml_form());
             self.problem(line, row.field, reason);
         }

@@ -1,5 +1,5 @@
-//! How times stand in the TOML form: a whole number, its unit in the key, 0 for "off" where a
-//! time may be absent.
+//! How times and secrets stand in the TOML form. A time is a whole number, its unit in the key, 0
+//! for "off" where a time may be absent.
 
 use std::time::Duration;
 
@@ -46,6 +46,27 @@ macro_rules! time_forms {
 
 time_forms!(seconds, seconds_or_off, whole_seconds, from_secs);
 time_forms!(millis, millis_or_off, whole_millis, from_millis);
+
+/// A secret comes in as text and never goes out as such.
+pub(super) mod secret {
+    use te_metadata::Secret;
+
+    use super::super::draft::HIDDEN;
+    use super::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        _secret: &Option<Secret>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(HIDDEN)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Secret>, D::Error> {
+        Ok(Some(Secret::new(String::deserialize(deserializer)?)))
+    }
+}
 
 /// Rounded up: a time that a program set below the unit must not become 0, which means "off".
 fn whole_seconds(time: &Duration) -> u64 {

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Word { words: &'static [&'static str], any_case: bool },
     /// Text as it comes.
     Text,
+    /// Text that is never shown.
+    Secret,
     /// A file or directory.
     Path,
     /// An IP address without brackets.
@@ -81,7 +83,7 @@ impl Kind {
             (Self::Integer(integer), Value::Integer(number)) => integer.contains(*number),
             (Self::Choice { numbers, .. }, Value::Integer(number)) => numbers.contains(number),
             (Self::Word { words, .. }, Value::String(text)) => words.contains(&text.as_str()),
-            (Self::Text, Value::String(text)) => is_plain(text),
+            (Self::Text | Self::Secret, Value::String(text)) => is_plain(text),
             (Self::Path, Value::String(text)) => is_plain(text) && !text.is_empty(),
             (Self::Address, Value::String(text)) => text.parse::<IpAddr>().is_ok(),
             (Self::Names, Value::Array(entries)) => {
@@ -137,7 +139,9 @@ impl Kind {
                 .iter()
                 .find(|word| **word == text || (*any_case && word.eq_ignore_ascii_case(text)))
                 .map(|word| Value::String((*word).to_owned())),
-            Self::Text | Self::Path => is_plain(text).then(|| Value::String(text.to_owned())),
+            Self::Text | Self::Secret | Self::Path => {
+                is_plain(text).then(|| Value::String(text.to_owned()))
+            }
             Self::Address => {
                 text.parse::<IpAddr>().ok().map(|address| Value::String(address.to_string()))
             }
@@ -180,7 +184,9 @@ impl fmt::Display for Kind {
             }
             Self::Choice { numbers, .. } => f.write_str(&alternatives(numbers)),
             Self::Word { words, .. } => f.write_str(&alternatives(words)),
-            Self::Text => write!(f, "text of at most {MAX_TEXT_BYTES} plain characters"),
+            Self::Text | Self::Secret => {
+                write!(f, "text of at most {MAX_TEXT_BYTES} plain characters")
+            }
             Self::Path => f.write_str("a path"),
             Self::Address => f.write_str("an IP address"),
             Self::Names => f.write_str("names separated by commas"),

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use te_metadata::Secret;
 
-use super::form::{millis, millis_or_off, seconds, seconds_or_off};
+use super::form::{millis, millis_or_off, seconds, seconds_or_off, secret};
 use super::rdma::RdmaSettings;
 
 /// Everything that can be configured, by section.
@@ -48,11 +49,64 @@ pub struct MetadataSettings {
     /// when a transfer fails or the caller asks.
     #[serde(rename = "refresh_interval_seconds", with = "seconds_or_off")]
     pub refresh_interval: Option<Duration>,
+    /// Limit of one attempt to connect to a metadata service. Default 1.5 s.
+    #[serde(rename = "connect_timeout_ms", with = "millis")]
+    pub connect_timeout: Duration,
+    /// Limit of one question to a metadata service, connecting included. Default 3 s.
+    #[serde(rename = "call_timeout_ms", with = "millis")]
+    pub call_timeout: Duration,
+    /// How long our records live in a service that lets them end, after we were last heard of.
+    /// They are renewed at a third of it. Default 30 s.
+    #[serde(rename = "ttl_seconds", with = "seconds")]
+    pub ttl: Duration,
+    /// How often it is looked whether our records still stand, at most half of `ttl`. Default 4 s.
+    #[serde(rename = "verify_interval_ms", with = "millis")]
+    pub verify_interval: Duration,
+    /// Changes that come within this time are published together; it grows while they keep
+    /// coming. Default 20 ms.
+    #[serde(rename = "publish_window_ms", with = "millis")]
+    pub publish_window: Duration,
+    /// User of an etcd or a redis. None by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Its password. None by default.
+    #[serde(with = "secret", skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Token for HTTP services, sent as `Authorization: Bearer`. None by default.
+    #[serde(with = "secret", skip_serializing_if = "Option::is_none")]
+    pub token: Option<Secret>,
+    /// The database of a redis. Default 0.
+    pub redis_database: u8,
+    /// Certificates of the authorities that are trusted, PEM. None (default): the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// Our own certificate, PEM; needs `key_file`. None by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+    /// Its key, PEM. None by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
 }
 
 impl Default for MetadataSettings {
     fn default() -> Self {
-        Self { cluster_id: String::new(), cache: true, refresh_interval: None }
+        Self {
+            cluster_id: String::new(),
+            cache: true,
+            refresh_interval: None,
+            connect_timeout: Duration::from_millis(1500),
+            call_timeout: Duration::from_secs(3),
+            ttl: Duration::from_secs(30),
+            verify_interval: Duration::from_secs(4),
+            publish_window: Duration::from_millis(20),
+            username: None,
+            password: None,
+            token: None,
+            redis_database: 0,
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
+        }
     }
 }
 

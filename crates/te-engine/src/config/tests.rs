@@ -106,16 +106,35 @@ fn an_old_name_is_taken_with_a_warning_and_the_right_name_wins() {
 
 #[test]
 fn a_variable_for_what_this_build_lacks_is_answered_without_its_value() {
-    let config = load(&[("MC_REDIS_PASSWORD", "hunter2"), ("MC_USE_TENT", "1")]);
+    let config = load(&[("MC_FORCE_MUSA", "hunter2"), ("MC_USE_TENT", "1")]);
     let warnings: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
         [
             "MC_USE_TENT is set, and the tent engine is not part of this build; it has no effect",
-            "MC_REDIS_PASSWORD is set, and redis metadata is not part of this build; \
+            "MC_FORCE_MUSA is set, and transports between GPUs are not part of this build; \
              it has no effect",
         ]
     );
+}
+
+/// B6: Mooncake's variables of redis, and a password that is never shown.
+#[test]
+fn b6_a_password_is_taken_and_never_shown() {
+    let vars =
+        [("MC_REDIS_USERNAME", "me"), ("MC_REDIS_PASSWORD", "hunter2"), ("MC_REDIS_DB_INDEX", "7")];
+    let config = load(&vars);
+    let options = config.metadata.to_store_options();
+    let password = options.credentials.password.as_ref().map(te_metadata::Secret::reveal);
+    assert_eq!((password, options.redis_database), (Some("hunter2"), 7));
+    let all = format!("{config:?} {:?} {options:?}", config.effective());
+    assert!(!all.contains("hunter2"));
+    let shown = config.effective().into_iter().find(|value| value.name == "metadata.password");
+    assert_eq!(shown.unwrap().value, "(hidden)");
+    let config = load(&[("MC_REDIS_PASSWORD", "hun\nter2"), ("MC_REDIS_DB_INDEX", "256")]);
+    assert_eq!((config.metadata.password.as_ref(), config.metadata.redis_database), (None, 0));
+    assert!(config.warnings().iter().all(|warning| !warning.to_string().contains("ter2")));
+    assert_eq!(config.warnings().len(), 2);
 }
 
 #[test]

@@ -107,9 +107,6 @@ pub(crate) fn variable(field: &str) -> Option<&'static Variable> {
 pub(crate) const UNSUPPORTED: &[(&str, &str)] = &[
     ("MC_USE_TENT", "the tent engine is not part of this build"),
     ("MC_USE_TEV1", "the tent engine is not part of this build"),
-    ("MC_REDIS_USERNAME", "redis metadata is not part of this build"),
-    ("MC_REDIS_PASSWORD", "redis metadata is not part of this build"),
-    ("MC_REDIS_DB_INDEX", "redis metadata is not part of this build"),
     ("MC_FORCE_MNNVL", "transports between GPUs are not part of this build"),
     ("MC_FORCE_MUSA", "transports between GPUs are not part of this build"),
     ("MC_INTRANODE_NVLINK", "transports between GPUs are not part of this build"),
@@ -170,6 +167,53 @@ const ENGINE: &[Variable] = &[
         "how often kept descriptors are asked for again in the background",
     )
     .mooncake("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS"),
+    Variable::new(
+        "metadata.connect_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "limit of one attempt to connect to a metadata service",
+    ),
+    Variable::new(
+        "metadata.call_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "limit of one question to a metadata service, connecting included",
+    ),
+    Variable::new(
+        "metadata.ttl_seconds",
+        integer(3, DAY_SECONDS, SECONDS),
+        "how long our records outlive us in a service that lets them end; renewed at a third",
+    ),
+    Variable::new(
+        "metadata.verify_interval_ms",
+        integer(100, DAY_MILLIS, MILLIS),
+        "how often it is looked whether our records still stand",
+    ),
+    Variable::new(
+        "metadata.publish_window_ms",
+        integer(1, 60_000, MILLIS),
+        "changes that come within this time are published together",
+    ),
+    Variable::new("metadata.username", Kind::Text, "user of an etcd or a redis")
+        .mooncake("MC_REDIS_USERNAME")
+        .own("TE_METADATA_USERNAME"),
+    Variable::new("metadata.password", Kind::Secret, "its password; never shown")
+        .mooncake("MC_REDIS_PASSWORD")
+        .own("TE_METADATA_PASSWORD"),
+    Variable::new(
+        "metadata.token",
+        Kind::Secret,
+        "token for HTTP services, sent as bearer; never shown",
+    ),
+    Variable::new("metadata.redis_database", integer(0, 255, NUMBER), "database of a redis")
+        .mooncake("MC_REDIS_DB_INDEX")
+        .own("TE_METADATA_REDIS_DATABASE"),
+    Variable::new(
+        "metadata.ca_file",
+        Kind::Path,
+        "certificates of the authorities that are trusted, PEM",
+    )
+    .unset("the system's"),
+    Variable::new("metadata.certificate_file", Kind::Path, "our own certificate, PEM"),
+    Variable::new("metadata.key_file", Kind::Path, "the key of our certificate, PEM"),
     Variable::new(
         "peer.handshake_port",
         integer(1, 65535, NUMBER),

@@ -10,6 +10,12 @@ use super::super::{Settings, configuration_reference};
 fn fields() -> BTreeSet<String> {
     let mut settings = Settings::default();
     settings.peer.advertise_address = "127.0.0.1".parse().ok();
+    settings.metadata.username = Some("me".into());
+    settings.metadata.password = Some(te_metadata::Secret::new("secret"));
+    settings.metadata.token = Some(te_metadata::Secret::new("secret"));
+    settings.metadata.ca_file = Some("/".into());
+    settings.metadata.certificate_file = Some("/".into());
+    settings.metadata.key_file = Some("/".into());
     settings.topology.custom_file = Some("/".into());
     settings.log.directory = Some("/".into());
     settings.rdma.gid_index = Some(0);
