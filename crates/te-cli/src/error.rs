@@ -129,7 +129,9 @@ impl CliError {
 
     pub(crate) fn build(error: &BuildError) -> Self {
         let failure = match error {
-            BuildError::UnknownScheme { .. } | BuildError::LocalName { .. } => Failure::Usage,
+            BuildError::UnknownScheme { .. }
+            | BuildError::Metadata { .. }
+            | BuildError::LocalName { .. } => Failure::Usage,
             _ => Failure::Local,
         };
         Self::new(failure, "cannot start the engine", chain(error))

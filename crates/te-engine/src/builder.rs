@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use te_metadata::{
     AddressFamily, BoundPeerServer, Directory, HostPort, KeySpace, ListenAddress, MetadataStore,
-    PeerClient, PeerLimits, PortChoice, PortRange, SegmentName,
+    OpenStoreError, ParseStoreUriError, PeerClient, PeerLimits, PortChoice, PortRange, SegmentName,
+    StoreUri,
 };
 use te_segment::LocalSegment;
 use te_transport::{Clock, CompletionSink, SystemClock, Transport, TransportContext};
@@ -44,9 +45,6 @@ pub struct EngineBuilder {
     threads: bool,
 }
 
-/// The metadata connection strings that this build understands.
-const SCHEMES: &str = "P2PHANDSHAKE";
-
 impl Default for EngineBuilder {
     /// P2P on 127.0.0.1 with the transports that are compiled in.
     fn default() -> Self {
@@ -71,7 +69,9 @@ impl EngineBuilder {
         self
     }
 
-    /// The metadata connection string: `P2PHANDSHAKE`, in any case.
+    /// The metadata connection string (te-classic B1): `P2PHANDSHAKE` in any case, or where a
+    /// metadata service is, as [`te_metadata::StoreUri`] has it. How it is reached says section
+    /// `metadata` of the configuration.
     #[must_use]
     pub fn metadata(mut self, text: impl Into<String>) -> Self {
         self.metadata = text.into();
@@ -127,7 +127,8 @@ impl EngineBuilder {
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");
         }
-        let is_p2p = self.check_metadata()?;
+        let store = self.open_store()?;
+        let is_p2p = store.is_none();
         let host = self.host(is_p2p)?;
         let bound = if self.threads { Some(self.bind(&host)?) } else { None };
         let port = bound.as_ref().map_or_else(|| self.port.unwrap_or(1), BoundPeerServer::port);
@@ -135,18 +136,33 @@ impl EngineBuilder {
         let text = if is_p2p { rpc.to_string() } else { self.name.clone() };
         let name = SegmentName::parse(&text).map_err(|error| self.bad_name(&error))?;
         let transports = self.transports()?;
-        self.assemble(bound, name, rpc, transports)
+        self.assemble(bound, (name, rpc), transports, store)
     }
 
-    /// Whether names are addresses; a store counts more than the connection string.
-    fn check_metadata(&self) -> Result<bool, BuildError> {
+    /// The metadata store; none where names are addresses of peers. A store that was given counts
+    /// more than the connection string.
+    fn open_store(&self) -> Result<Option<Arc<dyn MetadataStore>>, BuildError> {
         if self.store.is_some() {
-            return Ok(false);
+            return Ok(self.store.clone());
         }
-        if self.metadata.eq_ignore_ascii_case("P2PHANDSHAKE") {
-            return Ok(true);
+        if self.metadata.trim().eq_ignore_ascii_case("P2PHANDSHAKE") {
+            return Ok(None);
         }
-        Err(BuildError::UnknownScheme { text: self.metadata.clone(), available: SCHEMES })
+        let options = self.config.metadata.to_store_options();
+        let opened = StoreUri::parse(&self.metadata)
+            .map_err(OpenStoreError::from)
+            .and_then(|uri| te_metadata::open_store(&uri, &options));
+        opened.map(Some).map_err(|cause| self.bad_metadata(cause))
+    }
+
+    fn bad_metadata(&self, cause: OpenStoreError) -> BuildError {
+        let text = self.metadata.clone();
+        let available = te_metadata::available_stores();
+        match cause {
+            OpenStoreError::Uri(ParseStoreUriError::UnknownScheme { .. })
+            | OpenStoreError::NotBuilt { .. } => BuildError::UnknownScheme { text, available },
+            cause => BuildError::Metadata(Box::new(cause)),
+        }
     }
 
     fn bad_name(&self, reason: &dyn fmt::Display) -> BuildError {
@@ -226,12 +242,12 @@ impl EngineBuilder {
         Vec::new()
     }
 
-    fn directory(&self) -> Directory {
+    fn directory(&self, store: Option<Arc<dyn MetadataStore>>) -> Directory {
         let family = if self.config.peer.ipv6 { AddressFamily::V6 } else { AddressFamily::Any };
         let client = PeerClient::new(self.limits(), family);
         let cluster = Some(self.config.metadata.cluster_id.as_str()).filter(|id| !id.is_empty());
-        match &self.store {
-            Some(store) => Directory::store(Arc::clone(store), KeySpace::new(cluster), client),
+        match store {
+            Some(store) => Directory::store(store, KeySpace::new(cluster), client),
             None => Directory::p2p(client),
         }
     }
@@ -240,11 +256,11 @@ impl EngineBuilder {
         &self,
         publisher: &Arc<Publisher>,
         inbox: &Arc<Inbox>,
-        counters: Arc<Counters>,
+        (counters, directory): (Arc<Counters>, Directory),
     ) -> Shared {
         let clock = Arc::clone(&self.clock);
         let peers = Peers::new(
-            self.directory(),
+            directory,
             Arc::clone(publisher),
             (Arc::clone(&clock), Arc::clone(inbox)),
             self.config.metadata.cache,
@@ -267,9 +283,9 @@ impl EngineBuilder {
     fn assemble(
         self,
         bound: Option<BoundPeerServer>,
-        name: SegmentName,
-        rpc: HostPort,
+        (name, rpc): (SegmentName, HostPort),
         transports: Vec<Arc<dyn Transport>>,
+        store: Option<Arc<dyn MetadataStore>>,
     ) -> Result<TransferEngine, BuildError> {
         let segment = Arc::new(LocalSegment::new());
         let publisher =
@@ -277,7 +293,8 @@ impl EngineBuilder {
         let counters = Arc::new(Counters::default());
         let capacity = self.config.engine.notify_queue as usize;
         let inbox = Arc::new(Inbox::new(capacity, Arc::clone(&counters)));
-        let shared = self.shared(&publisher, &inbox, counters);
+        let directory = self.directory(store);
+        let shared = self.shared(&publisher, &inbox, (counters, directory));
         let retries = u16::try_from(self.config.engine.retry_count).unwrap_or(u16::MAX - 1);
         let policy = RetryPolicy {
             max_attempts: retries + 1,

@@ -21,6 +21,9 @@ pub enum BuildError {
         /// What there is.
         available: &'static str,
     },
+    /// The metadata connection string is wrong, or the service's options are.
+    #[error("the metadata service cannot be used")]
+    Metadata(#[source] Box<te_metadata::OpenStoreError>),
     /// The name of this engine cannot be used.
     #[error("local name {name:?} cannot be used: {reason}")]
     LocalName {

@@ -54,7 +54,8 @@ fn closing_ends_notifications_that_wait_for_a_silent_peer_and_those_behind_them(
     b.register(&to, RegisterOptions::default()).unwrap();
     let target = a.open_segment("127.0.0.1:2").unwrap();
     let (rpc_port, asked) = silent();
-    let record = RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port };
+    let host = "127.0.0.1".into();
+    let record = RpcMeta { ip_or_host_name: host, rpc_port, te_incarnation: None };
     let key = KeySpace::new(None).rpc_meta(&SegmentName::parse("127.0.0.1:2").unwrap());
     store.put(&key, &record.encode()).unwrap();
     let batches: Vec<_> = (0..N)
