@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::units::{parse_address, parse_length, parse_seconds};
+use crate::verbs::metadata_server;
 
 /// Read and write pieces of other processes' memory.
 #[derive(Debug, Parser)]
@@ -54,6 +55,9 @@ pub(crate) enum Verb {
     /// Show what a segment says about itself
     #[command(after_help = SEGMENT_EXAMPLES)]
     Segment(Segment),
+    /// Run a metadata server, where engines publish what they expose
+    #[command(after_help = metadata_server::EXAMPLES)]
+    MetadataServer(Box<metadata_server::MetadataServer>),
     /// Show every setting that is in force, and who set it
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(Config),
