@@ -51,7 +51,7 @@ pub use peer::{
     PeerPhase, PeerServer, PeerServerStats, PeerService, StartError,
 };
 pub use rpc_meta::RpcMeta;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "conformance"))]
 pub use store::check_store;
 pub use store::{
     Capabilities, Change, ChangeKind, Changes, Claim, Credentials, KeyInfo, Lease, MAX_LISTED,

@@ -18,7 +18,7 @@ mod error;
 mod evict;
 mod interrupt;
 mod limits;
-pub(crate) mod resolve;
+mod resolve;
 mod serve;
 mod server;
 mod service;
@@ -30,3 +30,13 @@ pub use limits::{LimitsError, PeerLimits};
 pub use server::{BoundPeerServer, CloseError, PeerServer, StartError};
 pub use service::{NotifyRefused, PeerService};
 pub use stats::PeerServerStats;
+
+/// The addresses of a host, or an error of kind `TimedOut` after `limit`.
+#[cfg(feature = "redis")]
+pub(crate) fn addresses_within(
+    host: &crate::HostPort,
+    limit: std::time::Duration,
+) -> std::io::Result<Vec<std::net::SocketAddr>> {
+    let nobody = interrupt::Interrupt::default();
+    resolve::resolve_within(host, crate::AddressFamily::Any, limit, &nobody)
+}

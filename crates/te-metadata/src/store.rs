@@ -14,7 +14,7 @@
 
 #[cfg(any(feature = "http", feature = "etcd"))]
 mod cause;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "conformance"))]
 mod conformance;
 #[cfg(any(feature = "http", feature = "etcd"))]
 mod driver;
@@ -36,7 +36,7 @@ mod uri;
 use std::fmt::Debug;
 use std::time::Duration;
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "conformance"))]
 pub use conformance::check_store;
 pub use error::{StoreError, StorePhase};
 pub use memory::MemoryStore;

@@ -107,7 +107,13 @@ impl Failure {
             }
             Cause::Said(error) => error,
         };
-        let text = chain(traceable(&error));
+        let text = match &*error {
+            // Its own text has debug forms of its causes in it.
+            Error::GRpcStatus(status) if !status.message().is_empty() => {
+                status.message().to_owned()
+            }
+            error => chain(traceable(error)),
+        };
         let phase = match tls_cause(traceable(&error)) {
             Some(TlsCause::Trust) => {
                 return StoreError::BadCertificate { uri, address, source: text.into() };

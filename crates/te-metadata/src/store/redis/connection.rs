@@ -9,9 +9,9 @@ use ::redis::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::peer::resolve::resolve_within;
+use crate::HostPort;
+use crate::peer::addresses_within;
 use crate::store::{OpenStoreError, StoreError, StoreOptions, StorePhase};
-use crate::{AddressFamily, HostPort};
 
 /// A connection that comes and goes.
 pub(super) struct Link {
@@ -127,7 +127,7 @@ impl Link {
     fn connect(&self, deadline: Instant) -> Result<Connection, Failure> {
         let failed = |error: RedisError| Failure { phase: StorePhase::Connect, error };
         let limit = || left(deadline).min(self.connect_timeout);
-        let addresses = resolve_within(&self.address, AddressFamily::Any, limit());
+        let addresses = addresses_within(&self.address, limit());
         let mut last = None;
         for address in addresses.map_err(|error| failed(error.into()))? {
             match self.greet(address, limit()) {

@@ -1,0 +1,16 @@
+//! Suite `metadata`: stores on real services, with what services do to their users.
+//!
+//! Each test starts its own service, on free ports and with a folder of its own, and ends it by
+//! its process id. A service whose program is not there skips the test with that reason.
+#![cfg(test)]
+
+#[path = "metadata/cluster.rs"]
+mod cluster;
+#[path = "metadata/conformance.rs"]
+mod conformance;
+#[path = "metadata/death.rs"]
+mod death;
+#[path = "metadata/guarded.rs"]
+mod guarded;
+#[path = "metadata/service.rs"]
+mod service;
