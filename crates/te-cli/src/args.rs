@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::units::{parse_address, parse_length, parse_seconds};
-use crate::verbs::metadata_server;
+use crate::verbs::{meta, metadata_server};
 
 /// Read and write pieces of other processes' memory.
 #[derive(Debug, Parser)]
@@ -23,7 +23,7 @@ pub(crate) struct Common {
     /// Take settings from this TOML file
     #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// Where names lead: P2PHANDSHAKE asks the peer
+    /// Where names lead: P2PHANDSHAKE asks the peer, else a metadata service's URI
     #[arg(long, global = true, value_name = "WHERE", default_value = "P2PHANDSHAKE")]
     #[arg(help_heading = "Common options")]
     pub(crate) metadata: String,
@@ -55,6 +55,9 @@ pub(crate) enum Verb {
     /// Show what a segment says about itself
     #[command(after_help = SEGMENT_EXAMPLES)]
     Segment(Segment),
+    /// Look at what stands in a metadata service, or change it
+    #[command(after_help = meta::EXAMPLES)]
+    Meta(meta::Meta),
     /// Run a metadata server, where engines publish what they expose
     #[command(after_help = metadata_server::EXAMPLES)]
     MetadataServer(Box<metadata_server::MetadataServer>),

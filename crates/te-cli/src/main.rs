@@ -48,6 +48,7 @@ fn run(cli: &Cli) -> Result<(), CliError> {
         Verb::Notify(args) => verbs::peer::notify(&cli.common, args),
         Verb::Probe(args) => verbs::peer::probe(&cli.common, args),
         Verb::Segment(args) => verbs::segment::run(&cli.common, args),
+        Verb::Meta(args) => verbs::meta::run(&cli.common, args),
         Verb::MetadataServer(args) => verbs::metadata_server::run(&cli.common, args),
         Verb::Config(args) => verbs::config::run(&cli.common, args),
         Verb::Demo(args) => demo::run(&cli.common, args),

@@ -12,10 +12,13 @@ pub(crate) fn line(text: &str) -> Result<(), CliError> {
 
 /// Prints a text that ends its own lines.
 pub(crate) fn text(text: &str) -> Result<(), CliError> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|cause| CliError::output(&cause))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|cause| CliError::output(&cause))
 }
 
 /// Prints JSON on one line.

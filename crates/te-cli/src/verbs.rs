@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod meta;
 pub(crate) mod metadata_server;
 pub(crate) mod peer;
 pub(crate) mod read;

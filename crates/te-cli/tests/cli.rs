@@ -9,6 +9,8 @@ mod program;
 mod demo;
 #[path = "cli/faults.rs"]
 mod faults;
+#[path = "cli/meta.rs"]
+mod meta;
 #[path = "cli/metadata_server.rs"]
 mod metadata_server;
 #[path = "cli/moving.rs"]

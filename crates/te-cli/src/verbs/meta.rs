@@ -175,7 +175,7 @@ fn told(key: &KeyInfo) -> Value {
 
 fn get(common: &Common, client: &Client, key: &str) -> Result<(), CliError> {
     let found = client.store.get(key).map_err(client.failed("get a key"))?;
-    let Some(Record { value, revision }) = found else { return Err(absent(client, key)) };
+    let Some(Record { value, revision }) = found else { return Err(absent(client, "get", key)) };
     let text = String::from_utf8_lossy(&value);
     if common.json {
         let value = serde_json::from_slice(&value).unwrap_or_else(|_| Value::from(text));
@@ -189,8 +189,8 @@ fn get(common: &Common, client: &Client, key: &str) -> Result<(), CliError> {
     }
 }
 
-fn absent(client: &Client, key: &str) -> CliError {
-    CliError::new(Failure::Unreachable, format!("get {key}"), "there is no such key")
+fn absent(client: &Client, action: &str, key: &str) -> CliError {
+    CliError::new(Failure::Unreachable, format!("{action} {key}"), "there is no such key")
         .with_peer(client.store.uri())
 }
 
@@ -202,7 +202,7 @@ fn put(common: &Common, client: &Client, key: &str, value: &[u8]) -> Result<(), 
 fn remove(common: &Common, client: &Client, key: &str) -> Result<(), CliError> {
     let found = client.store.revision(key).map_err(client.failed("look for a key"))?;
     if found.is_none() {
-        return Err(absent(client, key));
+        return Err(absent(client, "remove", key));
     }
     client.store.remove(key).map_err(client.failed("remove a key"))?;
     done(common, "removed", key, 0)
@@ -219,7 +219,7 @@ fn done(common: &Common, what: &str, key: &str, bytes: usize) -> Result<(), CliE
 fn read_value(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
     let limit = u64::try_from(MAX_VALUE_BYTES).unwrap_or(u64::MAX);
     let path = file.filter(|path| *path != Path::new("-"));
-    let shown = path.unwrap_or(Path::new("standard input"));
+    let shown = path.unwrap_or_else(|| Path::new("standard input"));
     let failed = |cause: io::Error| CliError::file("cannot read", shown, &cause);
     let mut value = Vec::new();
     let source: Box<dyn Read> = match path {
@@ -245,9 +245,9 @@ fn watch(
     if !common.json {
         output::note(&format!("watching {}; Ctrl-C ends", client.store.uri()));
     }
-    let until = duration.and_then(|duration| clock::now().checked_add(duration));
+    let begun = clock::Watch::start();
     while left > 0 && stop.try_recv().is_err() {
-        let rest = until.map(|until| until.saturating_duration_since(clock::now()));
+        let rest = duration.map(|duration| duration.saturating_sub(begun.elapsed()));
         if rest == Some(Duration::ZERO) {
             return Ok(());
         }

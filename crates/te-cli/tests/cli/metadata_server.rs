@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::program::{Scratch, command, te};
 
 /// A running server; it is killed with its test.
-struct Started {
+pub(crate) struct Started {
     child: Child,
     line: Value,
 }
 
 impl Started {
-    fn new(words: &[&str]) -> Self {
+    pub(crate) fn new(words: &[&str]) -> Self {
         let mut command = command();
         command.args(["metadata-server", "--json", "--listen", "127.0.0.1:0"]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -23,6 +23,11 @@ impl Started {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let line = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
         Self { child, line }
+    }
+
+    /// Where its metadata is.
+    pub(crate) fn url(&self) -> String {
+        self.line["url"].as_str().unwrap().to_owned()
     }
 
     /// The first line and the body of an answer.
