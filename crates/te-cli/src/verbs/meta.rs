@@ -281,7 +281,7 @@ Examples:
   te meta get etcd://10.0.0.1:2379,10.0.0.2:2379 mooncake/ram/node1
   te meta watch redis://10.0.0.1:6379 mooncake/
 
-User, password, token, certificates and time limits are settings: section [metadata] of `te config`.
+User, password, token, certificates and time limits are settings: `te config` lists [metadata].
 Services differ: Mooncake's HTTP servers cannot list or watch.";
 
 const LS_EXAMPLES: &str = "\
