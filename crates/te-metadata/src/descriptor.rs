@@ -8,6 +8,7 @@
 mod codec;
 mod encode;
 mod error;
+mod pages;
 mod te_object;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,9 @@ use te_topology::{NicName, PriorityMatrix};
 pub(crate) use codec::incarnation;
 pub use codec::{MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES};
 pub use error::DecodeError;
+pub use pages::{
+    ChunkDigest, ChunkList, ChunkRef, DescriptorChunk, MIN_PAGE_BYTES, PAGE_BYTES, PagedDescriptor,
+};
 pub use te_object::{Incarnation, ParseIncarnationError, TE_OBJECT_VERSION, TeObject};
 
 /// The descriptor of a segment.

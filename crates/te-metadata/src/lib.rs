@@ -27,8 +27,9 @@ mod store;
 mod timestamp;
 
 pub use descriptor::{
-    BufferDescriptor, BufferHandle, DecodeError, DeviceDescriptor, FileDescriptor, Incarnation,
-    MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES, ParseIncarnationError, ProtocolPart, Rkey,
+    BufferDescriptor, BufferHandle, ChunkDigest, ChunkList, ChunkRef, DecodeError, DescriptorChunk,
+    DeviceDescriptor, FileDescriptor, Incarnation, MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES,
+    MIN_PAGE_BYTES, PAGE_BYTES, PagedDescriptor, ParseIncarnationError, ProtocolPart, Rkey,
     SegmentDescriptor, TE_OBJECT_VERSION, TcpEndpoint, TeObject,
 };
 pub use directory::{Directory, ResolveError, Resolved};

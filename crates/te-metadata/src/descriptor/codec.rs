@@ -123,7 +123,10 @@ fn device(node: &Node<'_>) -> Result<DeviceDescriptor, ShapeError> {
 }
 
 /// The buffers; with a count of devices, their keys too.
-fn buffers(root: &Node<'_>, devices: Option<usize>) -> Result<Vec<BufferDescriptor>, DecodeError> {
+pub(super) fn buffers(
+    root: &Node<'_>,
+    devices: Option<usize>,
+) -> Result<Vec<BufferDescriptor>, DecodeError> {
     let Some(list) = root.field("buffers") else { return Ok(Vec::new()) };
     list.elements(MAX_BUFFERS)?.map(|node| buffer(&node, devices)).collect()
 }

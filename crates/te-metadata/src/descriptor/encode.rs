@@ -89,9 +89,10 @@ struct FilesText<'a> {
     timestamp: &'a str,
 }
 
-struct Buffers<'a> {
-    list: &'a [BufferDescriptor],
-    keys: bool,
+/// Buffers; with `keys`, the key lists too.
+pub(super) struct Buffers<'a> {
+    pub(super) list: &'a [BufferDescriptor],
+    pub(super) keys: bool,
 }
 
 impl Serialize for Buffers<'_> {

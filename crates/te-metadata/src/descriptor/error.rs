@@ -33,6 +33,15 @@ pub enum DecodeError {
         /// How many devices or counterparts there are.
         expected: usize,
     },
+    /// A chunk of the buffer list is not the one that the descriptor names: it was published
+    /// anew meanwhile, and reading the descriptor again helps.
+    #[error("chunk {chunk} of the buffer list is not what the descriptor says: {reason}")]
+    Chunk {
+        /// The digest by which the descriptor names it.
+        chunk: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The affinity matrix is wrong.
     #[error("priority_matrix is wrong")]
     Matrix(#[source] MatrixError),
@@ -52,8 +61,13 @@ impl DecodeError {
             Self::KeyCount { path, .. } => Some(path),
             Self::Matrix(_) => Some("priority_matrix"),
             Self::NotSupported { .. } => Some("protocol"),
-            Self::TooLarge { .. } | Self::Json(_) => None,
+            Self::Chunk { .. } | Self::TooLarge { .. } | Self::Json(_) => None,
         }
+    }
+
+    /// Whether the owner published anew while this was read: reading again helps.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Chunk { .. })
     }
 
     /// Whether the descriptor may be fine, but for engines that speak another protocol.
