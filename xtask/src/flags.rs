@@ -28,6 +28,8 @@ pub(crate) enum Verb {
     Ci(CiFlags),
     /// Check that each row id of an issue has a test that ran and passed
     Rows(RowsFlags),
+    /// Render what people look at in a headless browser, check it, write pictures
+    Shots(ShotsFlags),
     /// Switch guards off one by one and check that a test notices each
     Sabotage(SabotageFlags),
 }
@@ -125,6 +127,17 @@ pub(crate) struct RowsFlags {
     /// Run the suites whose results are missing or older than the sources
     #[arg(long)]
     pub(crate) run: bool,
+}
+
+/// Flags of `shots`.
+#[derive(Debug, Args)]
+pub(crate) struct ShotsFlags {
+    /// Only the pages whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+    /// Fail where there is no browser
+    #[arg(long)]
+    pub(crate) no_skip: bool,
 }
 
 /// Flags of `sabotage`.

@@ -27,6 +27,7 @@ mod run;
 mod runner;
 mod rust_text;
 mod sabotage;
+mod shots;
 mod skips;
 mod spdx;
 mod suite;
@@ -68,6 +69,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<bool> {
         Verb::Tidy => tidy::run(&workspace),
         Verb::Ci(flags) => ci::run(&workspace, &flags),
         Verb::Rows(flags) => rows::run(&workspace, &flags),
+        Verb::Shots(flags) => shots::run(&workspace, &flags),
         Verb::Sabotage(flags) => sabotage::run(&workspace, &flags),
     }
 }

@@ -71,6 +71,7 @@ struct Row<'a> {
     age_ms: u64,
     owner: Option<&'a str>,
     expires_ms: Option<u64>,
+    ttl_ms: Option<u64>,
     revision: u64,
 }
 
@@ -128,6 +129,7 @@ fn row<'a>(now: Moment, key: &'a str, entry: &'a Entry) -> Row<'a> {
         age_ms: now.unix_ms.saturating_sub(record.put_at),
         owner: record.owner.as_deref(),
         expires_ms: entry.expires.map(|at| millis(now.until(at))),
+        ttl_ms: record.ttl.map(millis),
         revision: record.revision,
     };
     match entry.summary.get_or_init(|| summarise(&record.value)) {
