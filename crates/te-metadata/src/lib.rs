@@ -24,6 +24,7 @@ mod peer;
 mod rpc_meta;
 pub mod sabotage;
 mod store;
+mod tenancy;
 mod timestamp;
 
 pub use descriptor::{
@@ -59,5 +60,8 @@ pub use store::{
     MAX_VALUE_BYTES, MemoryStore, MetadataStore, OpenStoreError, ParseStoreUriError, Record,
     Release, Renewal, Revision, Secret, StoreError, StoreOptions, StorePhase, StoreUri, TlsFiles,
     Watch, available_stores, open_store,
+};
+pub use tenancy::{
+    Caretaker, CaretakerError, OwnerState, Standing, TenancyEvent, TenancyHost, TenancyTimes,
 };
 pub use timestamp::format_timestamp;
