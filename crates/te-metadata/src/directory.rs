@@ -1,13 +1,15 @@
 //! How a segment's name becomes its descriptor.
 
-use std::fmt;
-use std::sync::Arc;
+mod error;
 
-use thiserror::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use error::ResolveError;
 
 use crate::{
-    DEFAULT_PEER_PORT, DecodeError, HostPort, KeySpace, MetadataStore, ParseAddressError,
-    PeerClient, PeerError, RpcMeta, SegmentDescriptor, SegmentName, StoreError,
+    ChunkDigest, DEFAULT_PEER_PORT, DecodeError, HostPort, KeySpace, MetadataStore, OwnerState,
+    PagedDescriptor, PeerClient, RpcMeta, SegmentDescriptor, SegmentName, StoreError,
 };
 
 /// Finds segments and publishes our own, in a store or by asking the peer that the name tells.
@@ -62,22 +64,110 @@ impl Directory {
     /// # Errors
     /// See [`ResolveError`].
     pub fn fetch(&self, name: &SegmentName, own: &[u8]) -> Result<Resolved, ResolveError> {
-        let (bytes, rpc) = match &self.shelf {
-            None => {
-                let rpc = peer_address(name)?;
-                let asked = self.client.metadata(&rpc, own);
-                (asked.map_err(|source| ResolveError::Peer { name: name.clone(), source })?, rpc)
-            }
-            Some(shelf) => {
-                let bytes = shelf.get(name, &shelf.keys.segment(name))?;
-                (bytes.ok_or_else(|| not_found(name))?, shelf.peer_or_name(name)?)
+        let asked = self.shelf.is_none().then(|| peer_address(name)).transpose()?;
+        let mut rounds = 0;
+        let descriptor = loop {
+            rounds += 1;
+            let main = self.part(name, asked.as_ref(), Part::Main { own })?;
+            let main = main.ok_or_else(|| not_found(name))?;
+            let mut descriptor = SegmentDescriptor::decode(&main).map_err(malformed(name))?;
+            match self.complete(name, asked.as_ref(), &mut descriptor) {
+                Ok(()) => break descriptor,
+                // The owner published anew between our questions.
+                Err(error) if error.is_outdated() && rounds < MAX_ROUNDS => {}
+                Err(error) => return Err(error),
             }
         };
-        if bytes.trim_ascii() == b"null" {
-            return Err(not_found(name));
-        }
-        let descriptor = SegmentDescriptor::decode(&bytes).map_err(malformed(name))?;
+        let rpc = match (asked, &self.shelf) {
+            (None, Some(shelf)) => shelf.peer_or_name(name)?,
+            (asked, _) => asked.map_or_else(|| peer_address(name), Ok)?,
+        };
         Ok(Resolved { descriptor, rpc })
+    }
+
+    /// Adds the parts that a descriptor lacks.
+    fn complete(
+        &self,
+        name: &SegmentName,
+        asked: Option<&HostPort>,
+        descriptor: &mut SegmentDescriptor,
+    ) -> Result<(), ResolveError> {
+        let Some(list) = descriptor.missing_chunks().map_err(malformed(name))? else {
+            return Ok(());
+        };
+        for wanted in &list.chunks {
+            let body = self.part(name, asked, Part::Chunk(wanted.digest))?;
+            let outdated = || ResolveError::Outdated { name: name.clone() };
+            let body = body.ok_or_else(outdated)?;
+            descriptor.add_chunk(wanted, &body).map_err(malformed(name))?;
+        }
+        descriptor.seal();
+        Ok(())
+    }
+
+    /// A part of a descriptor, of the peer that is asked or of the store; `None` when it is not
+    /// there.
+    fn part(
+        &self,
+        name: &SegmentName,
+        asked: Option<&HostPort>,
+        part: Part<'_>,
+    ) -> Result<Option<Vec<u8>>, ResolveError> {
+        let bytes = match (&self.shelf, asked) {
+            (Some(shelf), _) => shelf.get(name, &part.key(&shelf.keys, name))?,
+            (None, None) => None,
+            (None, Some(peer)) => {
+                let answer = self.client.metadata(peer, &part.question());
+                let failed = |source| ResolveError::Peer { name: name.clone(), source };
+                Some(answer.map_err(failed)?)
+            }
+        };
+        Ok(bytes.filter(|bytes| bytes.trim_ascii() != b"null"))
+    }
+
+    /// What is to stand in the store for a segment of ours, in the order in which it is to be
+    /// put: where we answer peers, the further parts, and the part that names them. Nothing where
+    /// peers ask us.
+    pub fn records(
+        &self,
+        name: &SegmentName,
+        record: &RpcMeta,
+        descriptor: &PagedDescriptor,
+    ) -> Vec<(String, Arc<[u8]>)> {
+        let Some(Shelf { keys, .. }) = &self.shelf else { return Vec::new() };
+        let mut records = vec![(keys.rpc_meta(name), record.encode().into())];
+        for chunk in &descriptor.chunks {
+            records.push((keys.chunk(name, chunk.digest), chunk.body.as_slice().into()));
+        }
+        records.push((keys.segment(name), descriptor.main.as_slice().into()));
+        records
+    }
+
+    /// Whether the owner of a segment's records lives: whether somebody answers a probe where its
+    /// address record says, other than we ourselves at `own`, who may have inherited the address.
+    ///
+    /// # Errors
+    /// The store could not be asked. Records that cannot be read are nobody's.
+    pub fn owner_state(
+        &self,
+        name: &SegmentName,
+        own: &HostPort,
+        timeout: Duration,
+    ) -> Result<OwnerState, StoreError> {
+        let Some(shelf) = &self.shelf else { return Ok(OwnerState::Gone) };
+        let address = match shelf.rpc_record(name) {
+            Ok(Some(address)) => address,
+            Err(ResolveError::Store { source, .. }) => return Err(source),
+            Ok(None) | Err(_) => return Ok(OwnerState::Gone),
+        };
+        let is_own = address.is_same_host(own) && address.port() == own.port();
+        let answers = || self.client.probe(&address, timeout).is_ok();
+        Ok(if !is_own && answers() { OwnerState::Alive } else { OwnerState::Gone })
+    }
+
+    /// The store; `None` where peers ask each other.
+    pub fn metadata_store(&self) -> Option<&Arc<dyn MetadataStore>> {
+        self.shelf.as_ref().map(|shelf| &shelf.store)
     }
 
     /// Where the owner of a segment answers peers, for notifications and probes.
@@ -126,6 +216,35 @@ impl Directory {
     }
 }
 
+/// A part of a descriptor.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// Ours is shown to a peer that is asked.
+    Main {
+        own: &'a [u8],
+    },
+    Chunk(ChunkDigest),
+}
+
+impl Part<'_> {
+    fn key(self, keys: &KeySpace, name: &SegmentName) -> String {
+        match self {
+            Self::Main { .. } => keys.segment(name),
+            Self::Chunk(digest) => keys.chunk(name, digest),
+        }
+    }
+
+    fn question(self) -> Vec<u8> {
+        match self {
+            Self::Main { own } => own.to_vec(),
+            Self::Chunk(digest) => digest.question(),
+        }
+    }
+}
+
+/// How often a descriptor whose owner publishes all the time is read again.
+const MAX_ROUNDS: usize = 5;
+
 impl Shelf {
     fn get(&self, name: &SegmentName, key: &str) -> Result<Option<Vec<u8>>, ResolveError> {
         let found = self.store.get(key);
@@ -165,114 +284,6 @@ fn malformed(name: &SegmentName) -> impl FnOnce(DecodeError) -> ResolveError + '
             ResolveError::NotSupported { name: name.clone(), protocol }
         }
         source => ResolveError::Malformed { name: name.clone(), source },
-    }
-}
-
-/// Why a segment could not be found.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// Nobody published it, or the peer has none.
-    #[error("segment {name} is not known")]
-    NotFound {
-        /// The segment.
-        name: SegmentName,
-    },
-    /// What was published is wrong; the cause names the field.
-    #[error("segment {name} has a malformed descriptor")]
-    Malformed {
-        /// The segment.
-        name: SegmentName,
-        /// What is wrong.
-        #[source]
-        source: DecodeError,
-    },
-    /// The segment has a protocol that this engine does not speak.
-    #[error("segment {name} has protocol {protocol}, which is not supported")]
-    NotSupported {
-        /// The segment.
-        name: SegmentName,
-        /// The protocol as published.
-        protocol: String,
-    },
-    /// The name, or the address in its record, is no address.
-    #[error("segment {name} tells no usable address")]
-    BadAddress {
-        /// The segment.
-        name: SegmentName,
-        /// What is wrong.
-        #[source]
-        source: ParseAddressError,
-    },
-    /// The store could not be asked.
-    #[error("segment {name} could not be looked up")]
-    Store {
-        /// The segment.
-        name: SegmentName,
-        /// Why.
-        #[source]
-        source: StoreError,
-    },
-    /// The peer could not be asked.
-    #[error("segment {name} could not be asked for its descriptor")]
-    Peer {
-        /// The segment.
-        name: SegmentName,
-        /// Why.
-        #[source]
-        source: PeerError,
-    },
-}
-
-impl ResolveError {
-    /// The segment.
-    pub fn name(&self) -> &SegmentName {
-        match self {
-            Self::NotFound { name }
-            | Self::Malformed { name, .. }
-            | Self::NotSupported { name, .. }
-            | Self::BadAddress { name, .. }
-            | Self::Store { name, .. }
-            | Self::Peer { name, .. } => name,
-        }
-    }
-
-    /// Whether there is no such segment.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::NotFound { .. })
-    }
-
-    /// Whether what was published cannot be used, whoever asks again.
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Malformed { .. })
-    }
-
-    /// Whether the store or the peer did not answer, so that asking later may work.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Store { source, .. } => source.is_retryable(),
-            Self::Peer { source, .. } => source.is_retryable(),
-            _ => false,
-        }
-    }
-
-    /// The whole chain of causes as one line.
-    pub fn chain(&self) -> impl fmt::Display + '_ {
-        Chain(self)
-    }
-}
-
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }
 

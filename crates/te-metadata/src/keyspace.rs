@@ -1,6 +1,6 @@
 //! Keys of the metadata store.
 
-use crate::SegmentName;
+use crate::{ChunkDigest, SegmentName};
 
 /// The part of a store's key space that one cluster uses.
 ///
@@ -36,6 +36,16 @@ impl KeySpace {
     pub fn segment(&self, name: &SegmentName) -> String {
         let kind = if name.as_str().contains('/') { "" } else { "ram/" };
         format!("{}{kind}{name}", self.prefix)
+    }
+
+    /// Where a further part of a descriptor stands. Only our own engines look there.
+    pub fn chunk(&self, name: &SegmentName, digest: ChunkDigest) -> String {
+        format!("{}te_chunk/{digest}/{name}", self.prefix)
+    }
+
+    /// What all keys begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 }
 

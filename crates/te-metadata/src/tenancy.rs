@@ -23,11 +23,16 @@
 
 mod caretaker;
 mod carry;
+mod composing;
 mod event;
+mod slot;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use self::composing::Composing;
+use self::slot::{Slot, Stand};
 
 pub use caretaker::{Caretaker, CaretakerError};
 pub use carry::{OwnerState, TenancyHost};
@@ -117,46 +122,15 @@ pub(crate) struct Tenancy {
     events: VecDeque<TenancyEvent>,
 }
 
-#[derive(Debug)]
-struct Slot {
-    key: String,
-    value: Arc<[u8]>,
-    stand: Stand,
-    /// When to look again.
-    look_at: Instant,
-    /// Whether a record of ours may stand there.
-    may_be_ours: bool,
-    was_held: bool,
-    /// Whether it was told that the key is another's.
-    is_told: bool,
-}
-
-#[derive(Debug)]
-enum Stand {
-    Wanted { over: Option<Revision> },
-    Held(Revision),
-    Contested(Record),
-    Lost,
-}
-
-#[derive(Debug)]
-struct Composing {
-    is_wanted: bool,
-    due: Option<Instant>,
-    last: Option<Instant>,
-    pause: Duration,
-}
-
 impl Tenancy {
     /// A machine with nothing to publish yet.
     pub(crate) fn new(times: TenancyTimes) -> Self {
-        let pause = times.pause_min;
         Self {
             times,
             expires: None,
             slots: Vec::new(),
             outdated: VecDeque::new(),
-            composing: Composing { is_wanted: false, due: None, last: None, pause },
+            composing: Composing::new(&times),
             renew_at: None,
             confirmed: None,
             rest_until: None,
@@ -447,51 +421,6 @@ impl Tenancy {
             self.events.push_back(TenancyEvent::Published);
         }
         self.was_published |= is_published;
-    }
-}
-
-impl Slot {
-    fn new(now: Instant, key: String) -> Self {
-        Self {
-            key,
-            value: Arc::default(),
-            stand: Stand::Wanted { over: None },
-            look_at: now,
-            may_be_ours: false,
-            was_held: false,
-            is_told: false,
-        }
-    }
-
-    /// When to look whether it still stands, or still is another's.
-    fn next_look(&self) -> Option<Instant> {
-        matches!(self.stand, Stand::Held(_) | Stand::Lost).then_some(self.look_at)
-    }
-}
-
-impl Composing {
-    fn touch(&mut self, now: Instant, times: &TenancyTimes) {
-        if self.is_wanted {
-            return;
-        }
-        self.is_wanted = true;
-        let next = self.last.map_or(now, |last| last + self.pause);
-        if next <= now {
-            self.pause = times.pause_min;
-        }
-        self.due = Some(next.max(now));
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        self.is_wanted && self.due.is_some_and(|due| due <= now)
-    }
-
-    /// The pause grows while changes come within it.
-    fn composed(&mut self, now: Instant, times: &TenancyTimes) {
-        let was_waiting = self.last.is_some_and(|last| now.duration_since(last) < 2 * self.pause);
-        self.pause =
-            if was_waiting { (2 * self.pause).min(times.pause_max) } else { times.pause_min };
-        (self.is_wanted, self.due, self.last) = (false, None, Some(now));
     }
 }
 

@@ -181,3 +181,81 @@ fn a_wrong_address_record_is_named() {
     let error = with(br#"{"ip_or_host_name":"a b","rpc_port":1}"#);
     assert!(matches!(error, ResolveError::BadAddress { .. }));
 }
+
+fn large(owner: u128, n_buffers: u64) -> SegmentDescriptor {
+    let buffer = |n: u64| crate::BufferDescriptor {
+        name: "node-a".into(),
+        addr: (n + 1) << 16,
+        length: 1 << 16,
+        ..crate::BufferDescriptor::default()
+    };
+    let buffers = (0..n_buffers).map(buffer).collect();
+    let mut descriptor = SegmentDescriptor::tcp("node-a", TcpEndpoint::default(), buffers);
+    descriptor.te = Some(crate::TeObject::new(crate::Incarnation::from_u128(owner)));
+    descriptor
+}
+
+fn put_all(store: &MemoryStore, directory: &Directory, descriptor: &SegmentDescriptor) {
+    let record = RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 1, te_incarnation: None };
+    let paged = descriptor.paginate(crate::PAGE_BYTES);
+    for (key, value) in directory.records(&name("node-a"), &record, &paged) {
+        assert!(value.len() <= 1 << 20, "{key} has {} bytes", value.len());
+        store.put(&key, &value).unwrap();
+    }
+}
+
+/// 100 000 buffers: published in keys of less than 1 MiB each, opened whole.
+#[test]
+fn a_segment_of_many_buffers_goes_through_a_store() {
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
+    let whole = large(1, 100_000);
+    put_all(&store, &directory, &whole);
+    assert!(store.len() > 5);
+    assert_eq!(directory.fetch(&name("node-a"), b"{}").unwrap().descriptor, whole);
+    // The peer's view: the main key alone is a descriptor.
+    let main = store.get("mooncake/ram/node-a").unwrap().unwrap().value;
+    assert!(SegmentDescriptor::decode(&main).unwrap().buffers().len() > 5000);
+}
+
+/// Read while it is published anew: the old whole, the new whole, or an error that says so.
+#[test]
+fn parts_of_two_versions_are_never_mixed() {
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
+    let (old, new) = (large(1, 30_000), large(2, 30_001));
+    put_all(&store, &directory, &new);
+    put_all(&store, &directory, &old);
+    let chunks = store.list("mooncake/te_chunk/").unwrap();
+    let ours = |key: &str| store.get(key).unwrap().unwrap();
+    for chunk in &chunks {
+        if ours(&chunk.key).belongs_to(crate::Incarnation::from_u128(1)) {
+            store.remove(&chunk.key).unwrap();
+        }
+    }
+    let error = directory.fetch(&name("node-a"), b"{}").unwrap_err();
+    assert!(error.is_outdated() && error.is_retryable(), "{error}");
+    put_all(&store, &directory, &new);
+    assert_eq!(directory.fetch(&name("node-a"), b"{}").unwrap().descriptor, new);
+}
+
+/// Peer faults 14 and 15: whoever answers at the recorded address lives, but not we ourselves.
+#[test]
+fn fault14_owners_are_probed_at_their_address() {
+    let (_server, alive) = publish(None);
+    let at = |address: &HostPort| RpcMeta {
+        ip_or_host_name: address.host().into(),
+        rpc_port: address.port_or(0),
+        te_incarnation: None,
+    };
+    let (store, node, limit) = (MemoryStore::new(), name("node-a"), Duration::from_secs(2));
+    let directory = in_store(&store);
+    let (alive, own) = (alive.host_port().unwrap(), HostPort::parse("127.0.0.1:9").unwrap());
+    let state = |own: &HostPort| directory.owner_state(&node, own, limit).unwrap();
+    assert_eq!(state(&own), OwnerState::Gone, "no record");
+    directory.publish_rpc(&node, &at(&alive)).unwrap();
+    assert_eq!(state(&own), OwnerState::Alive);
+    assert_eq!(state(&alive), OwnerState::Gone, "it is we who answer there");
+    directory.publish_rpc(&node, &at(&own)).unwrap();
+    assert_eq!(state(&alive), OwnerState::Gone, "nobody answers there");
+}

@@ -64,6 +64,14 @@ impl Suite<'_> {
         self.record(key).map(|record| record.value)
     }
 
+    fn revision(&self, key: &str) -> Option<Revision> {
+        self.store.revision(key).expect("the store answers")
+    }
+
+    fn renew(&self, lease: &Lease) -> Renewal {
+        self.store.renew(lease).expect("a renewal is answered")
+    }
+
     fn put(&self, key: &str, value: &[u8]) {
         self.store.put(key, value).expect("a key can be set");
     }
@@ -87,7 +95,7 @@ impl Suite<'_> {
         let (key, other) = (self.key("ram/node-a:17001"), self.key("rpc_meta/node-a:17001"));
         self.remove(&key);
         assert_eq!(self.ask(&key), None, "an absent key has no value");
-        assert_eq!(self.store.revision(&key).unwrap(), None, "an absent key has no version");
+        assert_eq!(self.revision(&key), None, "an absent key has no version");
         self.put(&key, b"{\"a\":1}");
         self.put(&other, b"{\"b\":2}");
         assert_eq!(self.ask(&key).as_deref(), Some(&b"{\"a\":1}"[..]), "values are kept");
@@ -122,7 +130,7 @@ impl Suite<'_> {
         let (ours, other) = (lease(), lease());
         let key = self.key("rpc_meta/claimed");
         let first = self.hold(&key, 1, &ours);
-        assert_eq!(self.store.revision(&key).unwrap(), Some(first.clone()), "what was put stands");
+        assert_eq!(self.revision(&key), Some(first.clone()), "what was put stands");
         let again = self.hold(&key, 2, &ours);
         assert_ne!(first, again, "another value is another version");
         let record = self.record(&key).expect("the record stands");
@@ -171,20 +179,23 @@ impl Suite<'_> {
         let prefix = self.key("list/");
         let listed = || self.store.list(&prefix);
         if !self.can.list {
-            assert!(listed().unwrap_err().is_not_supported(), "what cannot list says so");
+            assert!(
+                listed().expect_err("it cannot list").is_not_supported(),
+                "what cannot list says so"
+            );
             return;
         }
-        assert_eq!(listed().unwrap(), []);
+        assert_eq!(listed().expect("keys are listed"), []);
         let names: Vec<String> = (0..12).map(|n| format!("{prefix}{n:02}*[x]")).collect();
         names.iter().rev().for_each(|name| self.put(name, b"\"value\""));
         self.put(&self.key("listed-not"), b"\"x\"");
-        let found = listed().unwrap();
+        let found = listed().expect("keys are listed");
         assert_eq!(
             found.iter().map(|info| &info.key).collect::<Vec<_>>(),
             names.iter().collect::<Vec<_>>()
         );
         for info in &found {
-            let stands = self.store.revision(&info.key).unwrap();
+            let stands = self.revision(&info.key);
             assert!(info.revision.is_none() || info.revision == stands, "{info:?} is {stands:?}");
             assert!(info.bytes.is_none_or(|bytes| bytes == 7), "{info:?} has 7 bytes");
             self.remove(&info.key);
@@ -217,22 +228,25 @@ impl Suite<'_> {
         let (ours, silent) = (lease(), lease());
         let (kept, ended) = (self.key("rpc_meta/kept"), self.key("rpc_meta/ended"));
         if !self.can.expiry {
-            assert!(self.store.renew(&ours).unwrap_err().is_not_supported(), "it is told");
+            assert!(
+                self.store.renew(&ours).expect_err("it ends nothing").is_not_supported(),
+                "it is told"
+            );
             return;
         }
-        assert_eq!(self.store.renew(&ours).unwrap(), Renewal::Lost, "there is nothing to renew");
+        assert_eq!(self.renew(&ours), Renewal::Lost, "there is nothing to renew");
         self.hold(&kept, 1, &ours);
         self.hold(&ended, 1, &silent);
         let deadline = now() + TTL + LATE;
         while self.ask(&ended).is_some() {
             assert!(now() < deadline, "a record of a silent owner ends");
-            assert_eq!(self.store.renew(&ours).unwrap(), Renewal::Kept);
+            assert_eq!(self.renew(&ours), Renewal::Kept);
             pause();
         }
         assert_eq!(self.ask(&kept), Some(value(&ours, 1)), "what is renewed lives on");
-        assert_eq!(self.store.renew(&silent).unwrap(), Renewal::Lost, "the end is told");
+        assert_eq!(self.renew(&silent), Renewal::Lost, "the end is told");
         self.hold(&ended, 2, &silent);
-        assert_eq!(self.store.renew(&silent).unwrap(), Renewal::Kept, "and can be mended");
+        assert_eq!(self.renew(&silent), Renewal::Kept, "and can be mended");
         self.remove(&kept);
         self.remove(&ended);
     }

@@ -118,7 +118,7 @@ impl Link {
         let bounded = bound(&it.connection, left(deadline));
         let answer = bounded.and_then(|()| it.connection.req_command(command));
         let answer = answer.and_then(Value::extract_error);
-        if answer.as_ref().is_ok() || answer.as_ref().is_err_and(|error| is_refusal(error)) {
+        if answer.as_ref().is_ok() || answer.as_ref().is_err_and(is_refusal) {
             *open = Some(it);
         }
         answer.map_err(|error| Failure { phase: StorePhase::Exchange, error })

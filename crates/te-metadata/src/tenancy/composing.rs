@@ -1,0 +1,44 @@
+//! When changes are published: the first at once, those that follow together.
+
+use std::time::{Duration, Instant};
+
+use super::TenancyTimes;
+
+/// The rhythm of rounds.
+#[derive(Debug)]
+pub(super) struct Composing {
+    pub(super) is_wanted: bool,
+    pub(super) due: Option<Instant>,
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl Composing {
+    pub(super) fn new(times: &TenancyTimes) -> Self {
+        Self { is_wanted: false, due: None, last: None, pause: times.pause_min }
+    }
+
+    pub(super) fn touch(&mut self, now: Instant, times: &TenancyTimes) {
+        if self.is_wanted {
+            return;
+        }
+        self.is_wanted = true;
+        let next = self.last.map_or(now, |last| last + self.pause);
+        if next <= now {
+            self.pause = times.pause_min;
+        }
+        self.due = Some(next.max(now));
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.is_wanted && self.due.is_some_and(|due| due <= now)
+    }
+
+    /// The pause grows while changes come within it.
+    pub(super) fn composed(&mut self, now: Instant, times: &TenancyTimes) {
+        let was_waiting = self.last.is_some_and(|last| now.duration_since(last) < 2 * self.pause);
+        self.pause =
+            if was_waiting { (2 * self.pause).min(times.pause_max) } else { times.pause_min };
+        (self.is_wanted, self.due, self.last) = (false, None, Some(now));
+    }
+}
