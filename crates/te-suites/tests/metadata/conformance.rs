@@ -36,3 +36,8 @@ fn the_peers_master_keeps_the_contract() {
     // B7.
     check("the_peers_master_keeps_the_contract", Kind::PeerMaster);
 }
+
+#[test]
+fn our_server_keeps_the_contract() {
+    check("our_server_keeps_the_contract", Kind::Ours);
+}

@@ -165,3 +165,41 @@ fn distrusted(store: &dyn MetadataStore) {
     assert!(matches!(error, StoreError::BadCertificate { .. }), "{error:?}");
     assert!(error.is_about_trust() && !error.is_retryable());
 }
+
+#[test]
+fn our_server_with_a_certificate_and_a_token() {
+    let test = "our_server_with_a_certificate_and_a_token";
+    need!(test, Kind::Ours.available());
+    let folder = need!(test, certificates());
+    std::fs::write(folder.path().join("token"), "tiger-tiger-tiger-tiger\n").unwrap();
+    let start = |certificate: &str| {
+        let (cert, key) =
+            (format!("{{folder}}/{certificate}.pem"), format!("{{folder}}/{certificate}.key"));
+        let more = ["--token-file", "{folder}/token", "--tls-cert", &cert, "--tls-key", &key];
+        let service = Service::start_in(Kind::Ours, Arc::clone(&folder), &more);
+        let uri = format!("https://{}/metadata", service.address());
+        (service, uri)
+    };
+    let (service, uri) = start("server");
+    let with_token = |token: Option<&str>, authority: &str| {
+        let credentials = Credentials { token: token.map(Secret::new), ..Credentials::default() };
+        open(&uri, &StoreOptions { credentials, ..trusting(&folder, authority) })
+    };
+    let store = with_token(Some("tiger-tiger-tiger-tiger"), "ca");
+    ready(&service, &*store);
+    check_store(&*store);
+    refused(&*with_token(None, "ca"), "tiger");
+    refused(&*with_token(Some("lion-lion-lion-lion-lion"), "ca"), "lion");
+    distrusted(&*with_token(Some("tiger-tiger-tiger-tiger"), "foreign"));
+    drop(service);
+
+    let (service, uri) = start("expired");
+    let store = open(&uri, &trusting(&folder, "ca"));
+    let is_distrusted = || {
+        let error = store.get("k").unwrap_err();
+        matches!(error, StoreError::BadCertificate { .. }).then_some(())
+    };
+    let ended = wait_for(std::time::Duration::from_secs(15), is_distrusted);
+    assert!(ended.is_some(), "{:?}; {}", store.get("k"), service.says());
+    distrusted(&*store);
+}

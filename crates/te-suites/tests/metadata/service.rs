@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_metadata::{MetadataStore, StoreOptions, StoreUri, open_store};
-use te_suites::{TempDir, free_port, peer_python, wait_for};
+use te_suites::{TempDir, free_port, peer_python, te_bin, wait_for};
 
 /// Which service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Etcd,
     Redis,
+    /// `te metadata-server`.
+    Ours,
     /// Mooncake's `mooncake_http_metadata_server`.
     PeerHttp,
     /// The server inside Mooncake's master.
@@ -21,7 +23,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Etcd, Self::Redis, Self::PeerHttp, Self::PeerMaster];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Etcd, Self::Redis, Self::Ours, Self::PeerHttp, Self::PeerMaster];
 
     /// Whether it can be started here; if not, why.
     pub(crate) fn available(self) -> Result<(), String> {
@@ -31,6 +34,10 @@ impl Kind {
             }
             Self::Etcd => program("etcd").map(drop),
             Self::Redis => program("redis-server").map(drop),
+            Self::Ours => {
+                let te = te_bin();
+                te.exists().then_some(()).ok_or_else(|| format!("{} is not built", te.display()))
+            }
             Self::PeerHttp | Self::PeerMaster => self.of_the_peer().map(drop),
         }
     }
@@ -107,6 +114,7 @@ impl Service {
         let program = match self.kind {
             Kind::Etcd => program("etcd"),
             Kind::Redis => program("redis-server"),
+            Kind::Ours => Ok(te_bin()),
             kind => kind.of_the_peer(),
         };
         let log = File::options().create(true).append(true).open(self.folder.path().join("log"));
@@ -164,7 +172,9 @@ impl Service {
         match self.kind {
             Kind::Etcd => format!("etcd://{}", self.address()),
             Kind::Redis => format!("redis://{}", self.address()),
-            Kind::PeerHttp | Kind::PeerMaster => format!("http://{}/metadata", self.address()),
+            Kind::Ours | Kind::PeerHttp | Kind::PeerMaster => {
+                format!("http://{}/metadata", self.address())
+            }
         }
     }
 
@@ -199,6 +209,7 @@ fn arguments(kind: Kind, port: u16, folder: &str) -> Vec<String> {
         Kind::Redis => format!(
             "--port {port} --bind 127.0.0.1 --dir {folder} --appendonly yes --appendfsync always"
         ),
+        Kind::Ours => format!("metadata-server --listen 127.0.0.1:{port} --data {folder}/data"),
         Kind::PeerHttp => format!("--host 127.0.0.1 --port {port}"),
         Kind::PeerMaster => {
             let [rpc, metrics] = [0; 2].map(|_| free_port("127.0.0.1").unwrap());
