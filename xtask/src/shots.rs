@@ -12,6 +12,7 @@
 mod base64;
 mod browser;
 mod metadata;
+mod proof;
 mod tab;
 
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ pub(crate) fn run(workspace: &Workspace, flags: &ShotsFlags) -> anyhow::Result<b
         flags.filter.as_ref().is_none_or(|part| subject.name.contains(part.as_str()))
     };
     let mut browser = Browser::start(&workspace.target().join("shots-profile"))?;
-    let (mut n_pictures, mut findings) = (0, Vec::new());
+    let (mut n_pictures, mut findings) = (0, proof::missed(&mut browser, workspace)?);
     for subject in subjects.iter().filter(wanted) {
         for width in WIDTHS {
             for scheme in SCHEMES {

@@ -1,3 +1,4 @@
+//! A metadata server for transfer engines.
 #![doc = include_str!("../README.md")]
 //!
 //! # Inside
