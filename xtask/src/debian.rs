@@ -27,6 +27,23 @@ pub(crate) fn install(journal: &mut Journal, packages: &[&str]) -> anyhow::Resul
     Ok((!ended.is_good()).then_some(by_hand))
 }
 
+/// Whether all of `packages` are installed.
+pub(crate) fn are_installed(packages: &[&str]) -> bool {
+    packages.iter().all(|name| is_installed(name))
+}
+
+/// Stops units that an installation may have started. On a machine without systemd there are none.
+pub(crate) fn stop_units(journal: &mut Journal, units: &[&str]) -> anyhow::Result<()> {
+    if !std::path::Path::new("/run/systemd/system").exists() || !is_root() {
+        return Ok(());
+    }
+    let mut command = Command::new("systemctl");
+    command.args(["disable", "--now"]).args(units);
+    // One that was not started is not stopped; that is as good.
+    run::quietly(command, journal, LIMIT)?;
+    Ok(())
+}
+
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn apt_get(arguments: &[&str]) -> Command {

@@ -84,6 +84,12 @@ pub(crate) const SUITES: &[Suite] = &[
         kind: Kind::System(PeerUse::None),
     },
     Suite {
+        name: "metadata",
+        about: "stores on real etcd, redis and HTTP services that die, hang and are guarded",
+        from: Level::Default,
+        kind: Kind::System(PeerUse::Some),
+    },
+    Suite {
         name: "interop",
         about: "the published Mooncake package and us, in both directions",
         from: Level::Default,

@@ -31,6 +31,7 @@ pub(crate) fn run(
     let mut env = programs(workspace, journal)?;
     // Where it cannot be had, the tests that need it say so and are skipped.
     debian::install(journal, TOOLS)?;
+    let features = if name == METADATA { services(journal)? } else { Vec::new() };
     if peer != PeerUse::None {
         match pyenv::prepare(workspace, journal)? {
             Peer::Ready(python) => env.push(("TE_PEER_PYTHON".to_owned(), python)),
@@ -40,7 +41,7 @@ pub(crate) fn run(
             Peer::Missing(reason) => ui::say(&format!("  without the peer: {reason}")),
         }
     }
-    let programs = artifacts::build_tests(workspace, journal, &selection(name))?;
+    let programs = artifacts::build_tests(workspace, journal, &selection(name, features))?;
     let runner = Runner {
         workspace,
         level: order.level,
@@ -67,9 +68,39 @@ fn limit(level: Level) -> Duration {
 /// Tools that the tests start: `ip` and `tc` for network namespaces.
 const TOOLS: &[&str] = &["iproute2"];
 
+/// The suite that starts services of others.
+const METADATA: &str = "metadata";
+
+/// The services of the suite `metadata`, the tool that makes certificates, and what a client of
+/// etcd needs to be built.
+const SERVICES: &[&str] = &[
+    "etcd-server",
+    "etcd-client",
+    "redis-server",
+    "openssl",
+    "protobuf-compiler",
+    "libprotobuf-dev",
+];
+
+/// Installs the services where that is allowed. The features that can then be built; tests of what
+/// is missing say so and are skipped.
+fn services(journal: &mut Journal) -> anyhow::Result<Vec<String>> {
+    let were_there = debian::are_installed(&["etcd-server", "redis-server"]);
+    if let Some(by_hand) = debian::install(journal, SERVICES)? {
+        ui::say(&format!("  tests of what is missing are skipped; to have it: {by_hand}"));
+    }
+    if !were_there {
+        // Debian starts them as units; the tests start their own.
+        debian::stop_units(journal, &["etcd", "redis-server"])?;
+    }
+    let can_build = debian::are_installed(&["protobuf-compiler", "libprotobuf-dev"]);
+    Ok(can_build.then(|| "te-suites/etcd".to_owned()).into_iter().collect())
+}
+
 /// The program of one suite.
-fn selection(name: &str) -> Selection {
+fn selection(name: &str, features: Vec<String>) -> Selection {
     Selection {
+        features,
         packages: vec!["te-suites".to_owned()],
         targets: vec!["--test".to_owned(), name.to_owned()],
         ..Selection::default()

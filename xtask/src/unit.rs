@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 /// of the suite `features`.
 const CRATES: &[(&str, &[&str])] = &[
     ("te-topology", &[]),
-    ("te-metadata", &["testing"]),
+    ("te-metadata", &["http", "redis", "testing", "tls"]),
     ("te-metadata-server", &["tls"]),
     ("te-segment", &["testing"]),
     ("te-transport", &["testing"]),

@@ -54,11 +54,8 @@ impl Fleet {
         let mut last = None;
         for step in 0..self.endpoints.len() {
             let idx = (start + step) % self.endpoints.len();
-            match self.attempt(&self.endpoints[idx], &work).await {
-                Err(failure) if failure.moves_on() => {
-                    self.endpoints[idx].client.lock().await.take();
-                    last = Some(failure);
-                }
+            match self.insist(&self.endpoints[idx], &work).await {
+                Err(failure) if failure.moves_on() => last = Some(failure),
                 answer => {
                     self.present.store(idx, Ordering::Relaxed);
                     return answer;
@@ -67,6 +64,29 @@ impl Fleet {
         }
         let none = || Failure { endpoint: String::new(), cause: Cause::Silent };
         Err(last.unwrap_or_else(none))
+    }
+
+    /// Asks an endpoint; once more on a new connection where an old one turns out to be lost.
+    async fn insist<T, F>(
+        &self,
+        endpoint: &Endpoint,
+        work: &impl Fn(Client) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        loop {
+            let was_connected = endpoint.client.lock().await.is_some();
+            let answer = self.attempt(endpoint, work).await;
+            let Err(failure) = &answer else { return answer };
+            if !failure.moves_on() {
+                return answer;
+            }
+            endpoint.client.lock().await.take();
+            if !was_connected || matches!(failure.cause, Cause::Silent) {
+                return answer;
+            }
+        }
     }
 
     async fn attempt<T, F>(
