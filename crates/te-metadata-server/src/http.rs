@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, EXPECT};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
@@ -119,59 +120,64 @@ impl Route {
     }
 }
 
+/// A request's body, until somebody takes it.
+type Pending = Option<Incoming>;
+
 /// Answers one request.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    let route = Route::of(request.uri().path());
-    let answer = match admit(&shared, peer, route, &request) {
-        Ok(query) => dispatch(&shared, route, query, request).await,
+    let (head, body) = request.into_parts();
+    let (route, mut body) = (Route::of(head.uri.path()), Some(body));
+    let answer = match admit(&shared, peer, route, &head) {
+        Ok(query) => dispatch(&shared, route, &query, &head, &mut body).await,
         Err(failure) => Err(failure),
     };
+    // A connection with half a body in it could not be used again, and to close it in the midst of
+    // a client's sending may cost the client the answer.
+    if let Some(rest) = body.filter(|_| !head.headers.contains_key(EXPECT)) {
+        body::drain(rest).await;
+    }
     let reply = reply::finish(answer.unwrap_or_else(Failure::into_reply));
     shared.counters.answered(route.name(), reply.status().as_u16());
     Ok(reply)
 }
 
 /// Whether the request is one to answer at all; its query if so.
-fn admit(
-    shared: &Shared,
-    peer: IpAddr,
-    route: Route,
-    request: &Request<Incoming>,
-) -> Result<Query, Failure> {
+fn admit(shared: &Shared, peer: IpAddr, route: Route, head: &Parts) -> Result<Query, Failure> {
     let taken = shared.rate.lock().unwrap_or_else(|e| e.into_inner()).take(clock::now().mono, peer);
     taken.map_err(Failure::TooMany)?;
     if route == Route::Unknown {
         return Err(Failure::Plain(StatusCode::NOT_FOUND, "no such path"));
     }
     if let Some(token) = shared.token.as_ref().filter(|_| !route.is_open()) {
-        let shown = request.headers().get(AUTHORIZATION);
+        let shown = head.headers.get(AUTHORIZATION);
         if !shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes())) {
             return Err(Failure::Unauthorized);
         }
     }
-    if !route.allowed().contains(request.method()) {
+    if !route.allowed().contains(&head.method) {
         return Err(Failure::Method(route.allowed()));
     }
-    Query::parse(request.uri().query().unwrap_or_default())
+    Query::parse(head.uri.query().unwrap_or_default())
         .map_err(|_| Failure::bad("the query is not percent-encoded UTF-8"))
 }
 
 async fn dispatch(
     shared: &Arc<Shared>,
     route: Route,
-    query: Query,
-    request: Request<Incoming>,
+    query: &Query,
+    head: &Parts,
+    body: &mut Pending,
 ) -> Result<Reply, Failure> {
     match route {
-        Route::Metadata => kv::answer(shared, &query, request).await,
-        Route::Renew => api::renew(shared, request).await,
-        Route::Keys => api::keys(shared, &query).await,
-        Route::Watch => api::watch(shared, &query).await,
-        Route::Status => page::status(shared, &query).await,
+        Route::Metadata => kv::answer(shared, query, head, body).await,
+        Route::Renew => api::renew(shared, body).await,
+        Route::Keys => api::keys(shared, query).await,
+        Route::Watch => api::watch(shared, query).await,
+        Route::Status => page::status(shared, query).await,
         Route::Health => Ok(health::health(shared)),
         Route::Metrics => Ok(health::metrics(shared)),
         Route::Page => Ok(page::page()),

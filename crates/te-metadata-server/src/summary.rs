@@ -153,6 +153,8 @@ impl Loose {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn segment(protocol: &str, n_buffers: u64, bytes: u64) -> Summary {
@@ -204,5 +206,14 @@ mod tests {
         let long = format!("{{\"protocol\":\"{}\"}}", "é".repeat(10_000));
         let Summary::Segment { protocol, .. } = summarise(long.as_bytes()) else { panic!() };
         assert_eq!(protocol.chars().count(), LONGEST + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_looked_at_without_harm(value in ".{0,60}", cut in 0..60_usize) {
+            let _ = summarise(value.as_bytes());
+            let whole = r#"{"protocol":["a"],"buffers":[{"length":1}],"rpc_port":1}"#;
+            let _ = summarise(&[&whole.as_bytes()[..cut.min(whole.len())], value.as_bytes()].concat());
+        }
     }
 }

@@ -55,6 +55,26 @@ fn a_body_without_a_length_is_counted_as_it_comes() {
 }
 
 #[test]
+fn a_refusal_leaves_the_connection_as_good_as_it_was() {
+    // The body comes after the refusal is certain: a server that answers at once and closes would
+    // lose the client a pooled connection, and sometimes the answer.
+    let server = limited(|_| ());
+    let mut client = Client::to(server.address());
+    for target in ["/metadata?key=", "/nothing", "/v1/keys", "/metadata?key=%FF"] {
+        let stream = client.0.get_mut();
+        let head = format!("PUT {target} HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        for _ in 0..100 {
+            stream.write_all(&[b'x'; 1000]).unwrap();
+        }
+        assert!([400, 404, 405].contains(&client.answer("PUT").unwrap().status), "{target}");
+    }
+    assert_eq!(client.get("/health").status, 200);
+    let metrics = client.get("/metrics");
+    assert!(metrics.text().contains("te_metadata_accepted_total 1\n"), "one connection for all");
+}
+
+#[test]
 fn fault06_a_silent_or_dripping_head_is_closed() {
     let server = limited(|limits| limits.header_timeout = SHORT);
     for head in ["", "GET /hea", "GET /health HTTP/1.1\r\nHost: x\r\n"] {
@@ -155,7 +175,10 @@ fn bodies_that_are_being_received_are_limited_all_together() {
     slow.write_all(head).unwrap();
     slow.write_all(&vec![b'x'; 900_000]).unwrap();
     let mut client = Client::to(server.address());
-    wait_until("the room is taken", || client.put("k", &[], &"x".repeat(200_000)).status == 503);
+    wait_until("the room is taken", || {
+        client.get("/metrics").text().contains("te_metadata_body_bytes 900000\n")
+    });
+    assert_eq!(client.put("k", &[], &"x".repeat(200_000)).status, 503);
     assert_eq!(client.put("k", &[], "small").status, 200);
     slow.write_all(&vec![b'x'; 100_000]).unwrap();
     wait_until("the slow one is done", || client.value("slow").is_some());

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ use crate::catalog::{Event, EventKind};
 use crate::http::body;
 use crate::http::kv;
 use crate::http::reply::{self, Failure};
-use crate::http::{Reply, Shared};
+use crate::http::{Pending, Reply, Shared};
 use crate::keeper::Command;
 use crate::query::{BadQuery, Query};
 
@@ -23,11 +22,8 @@ struct Renewal {
 }
 
 /// `POST /v1/renew`: all keys of an owner live on.
-pub(crate) async fn renew(
-    shared: &Arc<Shared>,
-    request: Request<Incoming>,
-) -> Result<Reply, Failure> {
-    let received = body::receive(shared, request.into_body(), MAX_RENEWAL).await?;
+pub(crate) async fn renew(shared: &Arc<Shared>, body: &mut Pending) -> Result<Reply, Failure> {
+    let received = body::receive(shared, body, MAX_RENEWAL).await?;
     let renewal: Renewal = serde_json::from_slice(&received.bytes)
         .map_err(|error| Failure::bad(format!("expected {{\"owner\",\"ttl_ms\"}}: {error}")))?;
     let owner = kv::owner(Some(&renewal.owner), &shared.limits)?.to_owned();

@@ -8,8 +8,8 @@ use hyper::body::{Body as _, Incoming};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use crate::http::Shared;
 use crate::http::reply::Failure;
+use crate::http::{Pending, Shared};
 
 /// A whole body, and the room that it takes from others.
 #[derive(Debug)]
@@ -18,12 +18,13 @@ pub(crate) struct Received<'a> {
     _room: Option<SemaphorePermit<'a>>,
 }
 
-/// Reads all of `body`, at most `limit` bytes.
+/// Takes all of `body`, at most `limit` bytes.
 pub(crate) async fn receive<'a>(
     shared: &'a Shared,
-    mut body: Incoming,
+    body: &mut Pending,
     limit: usize,
 ) -> Result<Received<'a>, Failure> {
+    let mut body = body.take().ok_or(Failure::Broken)?;
     let deadline = later(shared.limits.body_timeout);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut room: Option<SemaphorePermit<'a>> = None;
@@ -64,7 +65,7 @@ fn take_room<'a>(
 
 /// Reads on for a moment: a client that is still sending when the connection closes sees a reset
 /// in the place of the answer that tells it why.
-async fn drain(mut body: Incoming) {
+pub(crate) async fn drain(mut body: Incoming) {
     let deadline = later(DRAIN_TIME);
     let mut n = 0;
     while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {

@@ -52,6 +52,8 @@ fn text(shared: &Shared) -> String {
         "0: the data file cannot be read",
         u8::from(!counters.is_broken.load(Relaxed)),
     );
+    let held = shared.limits.max_body_bytes.saturating_sub(shared.body_room.available_permits());
+    out.gauge("body_bytes", "Bytes of bodies that are being received", held);
     out.gauge("uptime_seconds", "Time since the start", uptime_ms(shared) / 1000);
     out.counter("expired", "Keys whose time ran out", totals.n_expired);
     out.counter("accepted", "Connections taken", counters.n_accepted.load(Relaxed));

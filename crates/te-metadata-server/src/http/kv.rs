@@ -13,15 +13,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use hyper::{Method, Request, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 
 use crate::catalog::{Guard, Terms};
 use crate::clock;
 use crate::http::body;
 use crate::http::reply::{self, Failure, JSON};
-use crate::http::{Reply, Shared};
+use crate::http::{Pending, Reply, Shared};
 use crate::keeper::Command;
 use crate::limits::Limits;
 use crate::moment::millis;
@@ -30,7 +30,8 @@ use crate::query::Query;
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
     query: &Query,
-    request: Request<Incoming>,
+    head: &Parts,
+    body: &mut Pending,
 ) -> Result<Reply, Failure> {
     let key = query.text("key").unwrap_or_default();
     if key.trim().is_empty() {
@@ -41,9 +42,9 @@ pub(crate) async fn answer(
         return Err(Failure::bad(format!("the key has more than {limit} bytes")));
     }
     let key = key.to_owned();
-    match *request.method() {
-        Method::PUT => put(shared, key, request).await,
-        Method::DELETE => delete(shared, key, request.headers()).await,
+    match head.method {
+        Method::PUT => put(shared, key, &head.headers, body).await,
+        Method::DELETE => delete(shared, key, &head.headers).await,
         _ => get(shared, key).await,
     }
 }
@@ -62,9 +63,14 @@ async fn get(shared: &Shared, key: String) -> Result<Reply, Failure> {
     Ok(reply::with_etag(reply, entry.record.revision))
 }
 
-async fn put(shared: &Shared, key: String, request: Request<Incoming>) -> Result<Reply, Failure> {
-    let terms = terms(request.headers(), &shared.limits)?;
-    let received = body::receive(shared, request.into_body(), shared.limits.max_value).await?;
+async fn put(
+    shared: &Shared,
+    key: String,
+    headers: &HeaderMap,
+    body: &mut Pending,
+) -> Result<Reply, Failure> {
+    let terms = terms(headers, &shared.limits)?;
+    let received = body::receive(shared, body, shared.limits.max_value).await?;
     let value = received.bytes.clone();
     let put = shared.keeper.ask(|reply| Command::Put { key, value, terms, reply }).await??;
     let words = if put.changed { "metadata updated" } else { "metadata unchanged" };
