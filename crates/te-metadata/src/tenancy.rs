@@ -147,6 +147,16 @@ impl Tenancy {
         self.composing.touch(now, &self.times);
     }
 
+    /// Where what is to be published is composed at once: how often it was before.
+    pub(crate) fn composes_now(&self, now: Instant) -> Option<u64> {
+        (self.composing.is_due(now) && !self.is_leaving).then(|| self.composing.rounds())
+    }
+
+    /// Whether what was composed after `rounds` times stands.
+    pub(crate) fn stands_since(&self, rounds: u64) -> bool {
+        self.composing.rounds() > rounds && self.all_held()
+    }
+
     /// Everything is to be given back; nothing is published any more.
     pub(crate) fn leave(&mut self) {
         if !self.is_leaving {

@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::{NotifyRefused, PeerService};
 use crate::frame::{Frame, FrameKind, FrameType, encode_frame};
 use crate::message::{NotifyAnswer, line};
-use crate::{EndpointMessage, FrameError, MessageError, Notify};
+use crate::{ChunkDigest, EndpointMessage, FrameError, MessageError, Notify};
 
 /// What is sent back, and what was wrong with the question.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) fn answer(service: &dyn PeerService, frame: &Frame) -> Answer {
     let (body, fault) = match frame.kind {
         FrameKind::Legacy | FrameKind::Typed(FrameType::Endpoint) => endpoint(service, &frame.body),
         FrameKind::Typed(FrameType::Metadata) => {
-            ignoring_content(&frame.body, || descriptor(service))
+            ignoring_content(&frame.body, || descriptor(service, &frame.body))
         }
         FrameKind::Typed(FrameType::Notify) => notify(service, &frame.body),
         FrameKind::Typed(FrameType::Probe) => {
@@ -80,8 +80,11 @@ fn notify(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
     (Some(answer.encode()), fault)
 }
 
-fn descriptor(service: &dyn PeerService) -> Result<Vec<u8>, QuestionFault> {
-    let descriptor = guarded(|| service.descriptor())?;
+fn descriptor(service: &dyn PeerService, question: &[u8]) -> Result<Vec<u8>, QuestionFault> {
+    let descriptor = guarded(|| match ChunkDigest::asked_for(question) {
+        Some(digest) => service.chunk(digest),
+        None => service.descriptor(),
+    })?;
     Ok(line(descriptor.unwrap_or_else(|| b"null".to_vec())))
 }
 

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{EndpointMessage, Notify};
+use crate::{ChunkDigest, EndpointMessage, Notify};
 
 /// The part of an engine that answers peers.
 ///
@@ -12,6 +12,14 @@ pub trait PeerService: Send + Sync {
     /// The segment's descriptor as JSON text; `None` when there is none to show, which peers see
     /// as an absent segment.
     fn descriptor(&self) -> Option<Vec<u8>>;
+
+    /// A part of the descriptor, by the name that the descriptor gives it; `None` when there is no
+    /// such part any more. Only a descriptor in parts has some, see
+    /// [`crate::SegmentDescriptor::paginate`].
+    fn chunk(&self, digest: ChunkDigest) -> Option<Vec<u8>> {
+        let _ = digest;
+        None
+    }
 
     /// Takes a message for the engine's user.
     ///

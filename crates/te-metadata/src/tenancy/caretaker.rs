@@ -80,6 +80,29 @@ impl Caretaker {
         }
     }
 
+    /// What the host composes has changed, and is published. The first change after a quiet time
+    /// is published at once and waited for, for at most `timeout`; others follow soon, together.
+    pub fn publish(&self, timeout: Duration) -> Standing {
+        if !self.is_here() {
+            return Standing::Pending;
+        }
+        let present = now();
+        let rounds = {
+            let mut desk = self.shared.desk.lock();
+            desk.machine.touch(present);
+            desk.machine.composes_now(present)
+        };
+        self.shared.changed.notify_all();
+        if let Some(rounds) = rounds {
+            self.wait(present + timeout, |machine| {
+                let is_stuck =
+                    matches!(machine.standing(), Standing::Taken | Standing::Unreachable);
+                is_stuck || machine.stands_since(rounds)
+            });
+        }
+        self.standing()
+    }
+
     /// How the records stand.
     pub fn standing(&self) -> Standing {
         if self.is_here() { self.shared.desk.lock().machine.standing() } else { Standing::Pending }

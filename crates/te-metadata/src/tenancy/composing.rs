@@ -11,11 +11,18 @@ pub(super) struct Composing {
     pub(super) due: Option<Instant>,
     last: Option<Instant>,
     pause: Duration,
+    rounds: u64,
 }
 
 impl Composing {
+    /// How often it was composed.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
     pub(super) fn new(times: &TenancyTimes) -> Self {
-        Self { is_wanted: false, due: None, last: None, pause: times.pause_min }
+        let pause = times.pause_min;
+        Self { is_wanted: false, due: None, last: None, pause, rounds: 0 }
     }
 
     pub(super) fn touch(&mut self, now: Instant, times: &TenancyTimes) {
@@ -40,5 +47,6 @@ impl Composing {
         self.pause =
             if was_waiting { (2 * self.pause).min(times.pause_max) } else { times.pause_min };
         (self.is_wanted, self.due, self.last) = (false, None, Some(now));
+        self.rounds += 1;
     }
 }
