@@ -12,5 +12,11 @@ mod conformance;
 mod death;
 #[path = "metadata/guarded.rs"]
 mod guarded;
+#[path = "metadata/life.rs"]
+mod life;
+#[path = "metadata/many.rs"]
+mod many;
+#[path = "metadata/owner.rs"]
+mod owner;
 #[path = "metadata/service.rs"]
 mod service;

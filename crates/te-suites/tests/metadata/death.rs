@@ -71,10 +71,7 @@ fn fault20_a_lease_that_died_with_its_service_is_mended() {
         let claim = || store.claim("mooncake/rpc_meta/a", value.as_bytes(), &lease, None).unwrap();
         let Claim::Held(before) = claim() else { panic!("nobody else is there") };
         service.kill();
-        for kept in ["data", "appendonlydir", "appendonly.aof", "dump.rdb"] {
-            let path = service.folder().join(kept);
-            let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
-        }
+        service.empty();
         service.restart();
         assert_eq!(store.revision("mooncake/rpc_meta/a").unwrap(), None, "its loss is seen");
         if store.capabilities().unwrap().expiry {

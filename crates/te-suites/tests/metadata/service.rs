@@ -105,8 +105,13 @@ impl Service {
         service
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Takes away what it kept. For one that is not running.
+    pub(crate) fn empty(&self) {
+        for kept in ["data", "appendonlydir", "appendonly.aof", "dump.rdb"] {
+            let path = self.folder.path().join(kept);
+            // Most of them belong to another kind.
+            let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
+        }
     }
 
     #[track_caller]
