@@ -18,7 +18,11 @@ pub(crate) enum Summary {
         n_buffers: u64,
         /// Sum of their lengths, at most `u64::MAX`.
         bytes: u64,
+        /// Digests of the chunks in which the rest of the buffers stand, at most [`MAX_CHUNKS`].
+        chunks: Vec<String>,
     },
+    /// Further buffers of a segment that has too many for one value.
+    Chunk { n_buffers: u64, bytes: u64 },
     /// Where an engine's handshake port is.
     Rpc { address: String },
     /// A JSON object that is neither.
@@ -30,9 +34,13 @@ pub(crate) enum Summary {
 /// Reads `value`.
 pub(crate) fn summarise(value: &[u8]) -> Summary {
     match serde_json::from_slice::<Facts>(value) {
-        Ok(Facts { protocol: Some(protocol), buffers, .. }) => {
+        Ok(Facts { protocol: Some(protocol), buffers, te, .. }) => {
             let Buffers { n, bytes } = buffers.unwrap_or_default();
-            Summary::Segment { protocol, n_buffers: n, bytes }
+            let chunks = te.map(Te::digests).unwrap_or_default();
+            Summary::Segment { protocol, n_buffers: n, bytes, chunks }
+        }
+        Ok(Facts { buffers: Some(Buffers { n, bytes }), .. }) => {
+            Summary::Chunk { n_buffers: n, bytes }
         }
         Ok(Facts { host: Some(host), port: Some(port), .. }) => {
             Summary::Rpc { address: format!("{host}:{port}") }
@@ -45,12 +53,45 @@ pub(crate) fn summarise(value: &[u8]) -> Summary {
 /// Longest text of a value that is shown, in characters.
 const LONGEST: usize = 256;
 
+/// Chunks of one segment that are told. A hundred thousand buffers have about ten.
+const MAX_CHUNKS: usize = 256;
+
 #[derive(Default)]
 struct Facts {
     protocol: Option<String>,
     buffers: Option<Buffers>,
     host: Option<String>,
     port: Option<u64>,
+    te: Option<Te>,
+}
+
+/// The object `te` of our own engines, as far as it names chunks.
+#[derive(Deserialize)]
+struct Te {
+    extensions: Option<Extensions>,
+}
+
+#[derive(Deserialize)]
+struct Extensions {
+    buffer_chunks: Option<Chunks>,
+}
+
+#[derive(Deserialize)]
+struct Chunks {
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    digest: String,
+}
+
+impl Te {
+    fn digests(self) -> Vec<String> {
+        let list = self.extensions.and_then(|extensions| extensions.buffer_chunks);
+        let chunks = list.into_iter().flat_map(|list| list.chunks);
+        chunks.map(|chunk| shortened(chunk.digest)).take(MAX_CHUNKS).collect()
+    }
 }
 
 #[derive(Default)]
@@ -80,6 +121,7 @@ impl<'de> Visitor<'de> for FactsVisitor {
             match key.as_str() {
                 "protocol" => facts.protocol = map.next_value::<Loose>()?.text(),
                 "buffers" => facts.buffers = Some(map.next_value()?),
+                "te" => facts.te = map.next_value()?,
                 "ip_or_host_name" => facts.host = map.next_value::<Loose>()?.text(),
                 "rpc_port" => facts.port = map.next_value::<Loose>()?.number(),
                 _ => drop(map.next_value::<IgnoredAny>()?),
@@ -136,11 +178,7 @@ impl Loose {
             Self::Texts(texts) => texts.join(","),
             Self::Number(_) | Self::Any(_) => return None,
         };
-        Some(if text.chars().count() > LONGEST {
-            text.chars().take(LONGEST).chain(['…']).collect()
-        } else {
-            text
-        })
+        Some(shortened(text))
     }
 
     fn number(self) -> Option<u64> {
@@ -151,6 +189,14 @@ impl Loose {
     }
 }
 
+fn shortened(text: String) -> String {
+    if text.chars().count() > LONGEST {
+        text.chars().take(LONGEST).chain(['…']).collect()
+    } else {
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -158,7 +204,7 @@ mod tests {
     use super::*;
 
     fn segment(protocol: &str, n_buffers: u64, bytes: u64) -> Summary {
-        Summary::Segment { protocol: protocol.to_owned(), n_buffers, bytes }
+        Summary::Segment { protocol: protocol.to_owned(), n_buffers, bytes, chunks: Vec::new() }
     }
 
     #[track_caller]
@@ -175,6 +221,18 @@ mod tests {
             segment("tcp", 2, 15),
         );
         check(r#"{"protocol":["rdma","tcp"]}"#, segment("rdma,tcp", 0, 0));
+    }
+
+    #[test]
+    fn a_segment_in_parts_names_its_chunks() {
+        let main = r#"{"protocol":"tcp","buffers":[{"length":1}],"te":{"version":1,"extensions":{"buffer_chunks":{"total":3,"chunks":[{"count":2,"digest":"9c01"}]}}}}"#;
+        let Summary::Segment { chunks, .. } = summarise(main.as_bytes()) else { panic!() };
+        assert_eq!(chunks, ["9c01"]);
+        let chunk = r#"{"buffers":[{"length":7},{"length":8}],"first":1,"te_incarnation":"x"}"#;
+        check(chunk, Summary::Chunk { n_buffers: 2, bytes: 15 });
+        check(r#"{"protocol":"tcp","te":null}"#, segment("tcp", 0, 0));
+        check(r#"{"protocol":"tcp","te":{"extensions":{"other":1}}}"#, segment("tcp", 0, 0));
+        check(r#"{"protocol":"tcp","te":5}"#, Summary::Malformed);
     }
 
     #[test]

@@ -35,6 +35,23 @@ fn segments_are_summed_up_and_what_cannot_be_read_is_named() {
 }
 
 #[test]
+fn a_segment_in_parts_is_told_with_its_chunks() {
+    let (_server, mut client) = pair();
+    let main = r#"{"buffers":[{"length":1}],"protocol":"tcp","te":{"extensions":{"buffer_chunks":{"chunks":[{"count":2,"digest":"9c"}],"total":3}}}}"#;
+    client.put("mooncake/ram/a", &[], main);
+    client.put(
+        "mooncake/te_chunk/9c/a",
+        &[],
+        r#"{"buffers":[{"length":5},{"length":6}],"first":1}"#,
+    );
+    let told = status(&mut client);
+    assert_eq!(row(&told, "mooncake/ram/a")["chunks"], json!(["9c"]));
+    let chunk = row(&told, "mooncake/te_chunk/9c/a");
+    let facts = (&chunk["kind"], &chunk["buffers"], &chunk["memory"]);
+    assert_eq!(facts, (&json!("chunk"), &json!(2), &json!(11)));
+}
+
+#[test]
 fn a_search_is_literal_and_says_how_much_it_left_out() {
     let (_server, mut client) = pair();
     (0..30).for_each(|n| drop(client.put(&format!("mooncake/ram/n{n}"), &[], "{}")));

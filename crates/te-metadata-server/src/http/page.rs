@@ -64,6 +64,9 @@ struct Row<'a> {
     /// Bytes of all buffers together.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<u64>,
+    /// Digests of the chunks that hold the rest of the buffers.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    chunks: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<&'a str>,
     /// Bytes of the value.
@@ -124,6 +127,7 @@ fn row<'a>(now: Moment, key: &'a str, entry: &'a Entry) -> Row<'a> {
         protocol: None,
         buffers: None,
         memory: None,
+        chunks: &[],
         address: None,
         size: record.value.len(),
         age_ms: now.unix_ms.saturating_sub(record.put_at),
@@ -133,9 +137,14 @@ fn row<'a>(now: Moment, key: &'a str, entry: &'a Entry) -> Row<'a> {
         revision: record.revision,
     };
     match entry.summary.get_or_init(|| summarise(&record.value)) {
-        Summary::Segment { protocol, n_buffers, bytes } => {
+        Summary::Segment { protocol, n_buffers, bytes, chunks } => {
             row.kind = "segment";
             row.protocol = Some(protocol);
+            row.chunks = chunks;
+            (row.buffers, row.memory) = (Some(*n_buffers), Some(*bytes));
+        }
+        Summary::Chunk { n_buffers, bytes } => {
+            row.kind = "chunk";
             (row.buffers, row.memory) = (Some(*n_buffers), Some(*bytes));
         }
         Summary::Rpc { address } => (row.kind, row.address) = ("rpc", Some(address.as_str())),

@@ -26,6 +26,7 @@ pub(super) fn few(server: &Server) -> anyhow::Result<()> {
     server.segment("decode-0", &rdma, &[80 * GIB + 4096; 8], None)?;
     server.segment("storage-0", &json!(["rdma", "tcp"]), &[1 << 44], None)?;
     server.segment("idle-engine", &tcp, &[], Some(("5512aa90e7b3c681", 12_000)))?;
+    in_parts(server)?;
     server.put(
         "mooncake/east/ram/node-a",
         None,
@@ -37,6 +38,20 @@ pub(super) fn few(server: &Server) -> anyhow::Result<()> {
         r#"{"ip_or_host_name":"10.20.0.99","rpc_port":15999}"#,
     )?;
     server.put("mooncake/settings", None, r#"{"a":1}"#)
+}
+
+/// A segment with too many buffers for one record, and a part whose segment is gone.
+fn in_parts(server: &Server) -> anyhow::Result<()> {
+    let chunks = json!({ "total": 3, "chunks": [{ "count": 2, "digest": "9c51d0e7a2b48f36" }] });
+    let main = json!({
+        "buffers": [{ "addr": 1, "length": GIB, "name": "cpu:0" }],
+        "protocol": "tcp",
+        "te": { "extensions": { "buffer_chunks": chunks } },
+    });
+    server.put("mooncake/ram/large-0", None, &main.to_string())?;
+    let chunk = json!({ "buffers": [{ "addr": 2, "length": GIB }, { "addr": 3, "length": GIB }] });
+    server.put("mooncake/te_chunk/9c51d0e7a2b48f36/large-0", None, &chunk.to_string())?;
+    server.put("mooncake/te_chunk/0123456789abcdef/nobody", None, &chunk.to_string())
 }
 
 /// A thousand segments.
