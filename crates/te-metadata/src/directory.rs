@@ -65,24 +65,45 @@ impl Directory {
     /// See [`ResolveError`].
     pub fn fetch(&self, name: &SegmentName, own: &[u8]) -> Result<Resolved, ResolveError> {
         let asked = self.shelf.is_none().then(|| peer_address(name)).transpose()?;
-        let mut rounds = 0;
-        let descriptor = loop {
-            rounds += 1;
-            let main = self.part(name, asked.as_ref(), Part::Main { own })?;
-            let main = main.ok_or_else(|| not_found(name))?;
-            let mut descriptor = SegmentDescriptor::decode(&main).map_err(malformed(name))?;
-            match self.complete(name, asked.as_ref(), &mut descriptor) {
-                Ok(()) => break descriptor,
-                // The owner published anew between our questions.
-                Err(error) if error.is_outdated() && rounds < MAX_ROUNDS => {}
-                Err(error) => return Err(error),
-            }
-        };
+        let descriptor = self.fetch_at(name, asked.as_ref(), own)?;
         let rpc = match (asked, &self.shelf) {
             (None, Some(shelf)) => shelf.peer_or_name(name)?,
             (asked, _) => asked.map_or_else(|| peer_address(name), Ok)?,
         };
         Ok(Resolved { descriptor, rpc })
+    }
+
+    fn fetch_at(
+        &self,
+        name: &SegmentName,
+        asked: Option<&HostPort>,
+        own: &[u8],
+    ) -> Result<SegmentDescriptor, ResolveError> {
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            let main = self.part(name, asked, Part::Main { own })?;
+            let main = main.ok_or_else(|| not_found(name))?;
+            let mut descriptor = SegmentDescriptor::decode(&main).map_err(malformed(name))?;
+            match self.complete(name, asked, &mut descriptor) {
+                Ok(()) => return Ok(descriptor),
+                // The owner published anew between our questions.
+                Err(error) if error.is_outdated() && rounds < MAX_ROUNDS => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks the owner of a segment that was found in a store what it says now: what was published
+    /// may be a moment behind. `None` where it does not answer, is another process, or is no engine
+    /// of our kind. In P2P mode there is nobody else to ask.
+    pub fn ask_owner(&self, name: &SegmentName, found: &Resolved, own: &[u8]) -> Option<Resolved> {
+        let incarnation = found.descriptor.te.as_ref()?.incarnation;
+        self.shelf.as_ref()?;
+        let owner = Self { client: self.client.clone(), shelf: None };
+        let now = owner.fetch_at(name, Some(&found.rpc), own).ok()?;
+        let is_same = now.te.as_ref().is_some_and(|te| te.incarnation == incarnation);
+        is_same.then(|| Resolved { descriptor: now, rpc: found.rpc.clone() })
     }
 
     /// Adds the parts that a descriptor lacks.

@@ -26,6 +26,7 @@ mod carry;
 mod composing;
 mod event;
 mod slot;
+mod step;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,12 +34,13 @@ use std::time::{Duration, Instant};
 
 use self::composing::Composing;
 use self::slot::{Slot, Stand};
+use self::step::{Answer, Failing, Step};
 
 pub use caretaker::{Caretaker, CaretakerError};
 pub use carry::{OwnerState, TenancyHost};
 pub use event::{Standing, TenancyEvent};
 
-use crate::{Capabilities, Claim, Record, Renewal, Revision, StoreError};
+use crate::{Claim, Record, Renewal, Revision, StoreError};
 
 /// When things are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,38 +70,6 @@ impl Default for TenancyTimes {
     }
 }
 
-/// What is to be done next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Tell what the store can.
-    Survey,
-    /// Tell what is to stand in the store, in the order in which it is to be put.
-    Compose,
-    /// Put a record.
-    Claim { key: String, value: Arc<[u8]>, over: Option<Revision> },
-    /// Find out whether the owner of a record lives.
-    Probe { key: String, record: Record },
-    /// Tell which version stands at a key.
-    Verify { key: String },
-    /// Prolong the lease.
-    Renew,
-    /// Remove a record if it is ours.
-    Release { key: String },
-}
-
-/// What came of a step. A store's error may come of every one of them.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Surveyed(Capabilities),
-    Composed(Vec<(String, Arc<[u8]>)>),
-    Claimed(Claim),
-    Probed(OwnerState),
-    Verified(Option<Revision>),
-    Renewed(Renewal),
-    Released,
-    Failed(StoreError),
-}
-
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
@@ -117,7 +87,8 @@ pub(crate) struct Tenancy {
     rest_until: Option<Instant>,
     under_way: Option<Step>,
     is_leaving: bool,
-    has_failed: bool,
+    /// What failed last, if nothing has shown since that it works again.
+    failing: Option<Failing>,
     was_published: bool,
     events: VecDeque<TenancyEvent>,
 }
@@ -136,7 +107,7 @@ impl Tenancy {
             rest_until: None,
             under_way: None,
             is_leaving: false,
-            has_failed: false,
+            failing: None,
             was_published: false,
             events: VecDeque::new(),
         }
@@ -176,8 +147,8 @@ impl Tenancy {
     /// What can be said of our records.
     pub(crate) fn standing(&self) -> Standing {
         let is = |wanted: fn(&Stand) -> bool| self.slots.iter().any(|slot| wanted(&slot.stand));
-        if self.has_failed {
-            Standing::Unreachable
+        if self.failing.is_some() {
+            Standing::Failing
         } else if is(|stand| matches!(stand, Stand::Lost)) {
             Standing::Taken
         } else if self.slots.is_empty() || !self.all_held() {
@@ -221,6 +192,11 @@ impl Tenancy {
         if self.renew_at.is_some_and(|at| at <= now) {
             return Some(Step::Renew);
         }
+        // Before the claims, of which one may be refused again and again.
+        let due = self.slots.iter().find(|slot| slot.next_look().is_some_and(|at| at <= now));
+        if let Some(slot) = due {
+            return Some(Step::Verify { key: slot.key.clone() });
+        }
         if let Some(step) = self.contested_or_wanted() {
             return Some(step);
         }
@@ -230,8 +206,7 @@ impl Tenancy {
         if let (Some(key), true) = (self.outdated.front(), self.all_held()) {
             return Some(Step::Release { key: key.clone() });
         }
-        let due = self.slots.iter().find(|slot| slot.next_look().is_some_and(|at| at <= now));
-        due.map(|slot| Step::Verify { key: slot.key.clone() })
+        None
     }
 
     /// The first record that does not stand, if something can be done about it now.
@@ -289,10 +264,11 @@ impl Tenancy {
     pub(crate) fn handle(&mut self, now: Instant, answer: Answer) {
         let Some(step) = self.under_way.take() else { return };
         if let Answer::Failed(error) = answer {
-            self.handle_failure(now, error);
+            self.handle_failure(now, &step, error);
             return;
         }
-        if step != Step::Compose && std::mem::take(&mut self.has_failed) {
+        if self.failing.as_ref().is_some_and(|failing| failing.is_over_with(&step)) {
+            self.failing = None;
             self.events.push_back(TenancyEvent::Recovered);
         }
         self.rest_until = None;
@@ -312,7 +288,7 @@ impl Tenancy {
         self.note_publication();
     }
 
-    fn handle_failure(&mut self, now: Instant, error: StoreError) {
+    fn handle_failure(&mut self, now: Instant, step: &Step, error: StoreError) {
         self.rest_until = Some(now + self.times.retry_every);
         if error.is_not_supported() {
             // Another service answers at the address now.
@@ -323,7 +299,8 @@ impl Tenancy {
             self.outdated.pop_front();
             self.rest_until = None;
         }
-        if !std::mem::replace(&mut self.has_failed, true) || self.is_leaving {
+        let failing = Failing::new(step, &error);
+        if self.failing.replace(failing).is_none() || self.is_leaving {
             self.events.push_back(TenancyEvent::Failed { error });
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! The suites themselves are the test programs of this crate: `interop` (the published peer, both
 //! ways), `faults` (what brought the peer down, done to us), `field` (what went wrong in the
-//! field), `lifecycle` (death, restart, memory that goes, overload, the end). They start engines as
+//! field), `lifecycle` (death, restart, memory that goes, overload, the end), `metadata` (stores on real
+//! services). They start engines as
 //! processes of their own ([`Node`]), talk to their ports by hand
 //! ([`wire`]), and measure what a case left behind ([`Case`]).
 //!

@@ -29,7 +29,7 @@ pub enum CaretakerError {
 pub struct Caretaker {
     shared: Arc<Shared>,
     process: u32,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Caretaker {
         let care = Care { shared: Arc::clone(&shared), store, lease, host };
         let thread = std::thread::Builder::new().name("te-tenancy".to_owned());
         let thread = thread.spawn(move || care.run()).map_err(CaretakerError::NoThread)?;
-        Ok(Self { shared, process: std::process::id(), thread: Some(thread) })
+        Ok(Self { shared, process: std::process::id(), thread: Mutex::new(Some(thread)) })
     }
 
     /// What the host composes has changed. Costs a lock and no call.
@@ -95,8 +95,7 @@ impl Caretaker {
         self.shared.changed.notify_all();
         if let Some(rounds) = rounds {
             self.wait(present + timeout, |machine| {
-                let is_stuck =
-                    matches!(machine.standing(), Standing::Taken | Standing::Unreachable);
+                let is_stuck = matches!(machine.standing(), Standing::Taken | Standing::Failing);
                 is_stuck || machine.stands_since(rounds)
             });
         }
@@ -115,7 +114,7 @@ impl Caretaker {
     }
 
     /// Waits until the records stand as they are now, or cannot: [`Standing::Taken`],
-    /// [`Standing::Unreachable`]. Returns how they stand after `timeout` at the latest.
+    /// [`Standing::Failing`]. Returns how they stand after `timeout` at the latest.
     pub fn settle(&self, timeout: Duration) -> Standing {
         let deadline = now() + timeout;
         self.wait(deadline, |machine| {
@@ -124,9 +123,9 @@ impl Caretaker {
         self.standing()
     }
 
-    /// Gives everything back, for at most `timeout`; what is left then ends by itself where the
-    /// service can end records. Returns whether everything was tried.
-    pub fn leave(mut self, timeout: Duration) -> bool {
+    /// Gives everything back for good, for at most `timeout`; what is left then ends by itself where
+    /// the service can end records. Returns whether everything was tried.
+    pub fn leave(&self, timeout: Duration) -> bool {
         if !self.is_here() {
             return false;
         }
@@ -157,14 +156,13 @@ impl Caretaker {
 
     /// Ends the thread. One that hangs in a call is not waited for: its calls are bounded, and it
     /// ends after the one it is in.
-    fn end(&mut self, is_idle: bool) {
+    fn end(&self, is_idle: bool) {
         if !self.is_here() {
-            std::mem::forget(self.thread.take());
             return;
         }
         self.shared.desk.lock().is_over = true;
         self.shared.changed.notify_all();
-        if let (true, Some(thread)) = (is_idle, self.thread.take()) {
+        if let (true, Some(thread)) = (is_idle, self.thread.lock().take()) {
             // A panic in it was printed, and its records end by themselves.
             let _ = thread.join();
         }

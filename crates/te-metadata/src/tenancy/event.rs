@@ -14,8 +14,8 @@ pub enum Standing {
     Outdated,
     /// A living other owner has our name.
     Taken,
-    /// The last call to the store failed.
-    Unreachable,
+    /// The store does not answer, or refuses a record.
+    Failing,
 }
 
 /// Something that happened to our records.

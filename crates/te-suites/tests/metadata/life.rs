@@ -118,7 +118,7 @@ fn fault20_records_come_back_to_an_emptied_service() {
         let owner = Owner::start(store, "node-a", TTL);
         owner.until(SOON, Standing::Published);
         service.kill();
-        owner.until(SOON, Standing::Unreachable);
+        owner.until(SOON, Standing::Failing);
         owner.register(2);
         service.empty();
         service.restart();

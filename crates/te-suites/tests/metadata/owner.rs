@@ -12,7 +12,7 @@ use te_metadata::{
     RpcMeta, SegmentDescriptor, SegmentName, Standing, StoreError, TcpEndpoint, TeObject,
     TenancyEvent, TenancyHost, TenancyTimes,
 };
-use te_suites::wait_until;
+use te_suites::wait_for;
 
 /// A living owner of a name.
 pub(crate) struct Owner {
@@ -108,8 +108,12 @@ impl Owner {
 
     #[track_caller]
     pub(crate) fn until(&self, limit: Duration, standing: Standing) {
-        let what = format!("{standing:?}; seen: {:?}", self.seen.lock().unwrap());
-        wait_until(limit, &what, || (self.care.standing() == standing).then_some(()));
+        let reached = wait_for(limit, || (self.care.standing() == standing).then_some(()));
+        let (is, seen) = (self.care.standing(), self.seen.lock().unwrap());
+        assert!(
+            reached.is_some(),
+            "{standing:?}: not within {limit:?}; it is {is:?}, after {seen:?}"
+        );
     }
 
     pub(crate) fn has_seen(&self, text: &str) -> bool {

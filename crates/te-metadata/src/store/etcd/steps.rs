@@ -1,8 +1,8 @@
 //! What is done at an endpoint.
 
 use etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, Txn, TxnOp,
-    TxnOpResponse, TxnResponse,
+    Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, KeyValue, KvClient, PutOptions,
+    Txn, TxnOp, TxnResponse,
 };
 
 use super::failure::{Failure, is_lease_gone};
@@ -52,69 +52,51 @@ fn header_revision(response: &TxnResponse) -> i64 {
     response.header().map_or(0, etcd_client::ResponseHeader::revision)
 }
 
-/// What a transaction found at the key, in its own answer or in that of the one inside it.
-fn found(response: &TxnResponse) -> Option<KeyValue> {
-    match response.op_responses().into_iter().next()? {
-        TxnOpResponse::Get(mut get) => get.take_kvs().into_iter().next(),
-        TxnOpResponse::Txn(inner) => found(&inner),
-        _ => None,
-    }
-}
-
-/// Whether the transaction put something, it or the one inside it.
-fn did_put(response: &TxnResponse) -> bool {
-    match response.op_responses().into_iter().next() {
-        Some(TxnOpResponse::Put(_)) => true,
-        Some(TxnOpResponse::Txn(inner)) => did_put(&inner),
-        _ => false,
-    }
-}
-
 impl Wish {
-    fn put(&self) -> TxnOp {
+    /// Puts the record if the comparison holds. The revision of that, or `None`.
+    async fn put_if(&self, kv: &mut KvClient, when: Compare) -> Result<Option<i64>, Error> {
         let options = PutOptions::new().with_lease(self.lease);
-        TxnOp::put(self.key.as_str(), self.value.as_slice(), Some(options))
+        // The value stands in the request once: two of them would be too large for etcd.
+        let put = TxnOp::put(self.key.as_str(), self.value.as_slice(), Some(options));
+        let response = kv.txn(Txn::new().when([when]).and_then([put])).await?;
+        Ok(response.succeeded().then(|| header_revision(&response)))
     }
 
-    fn look(&self) -> TxnOp {
-        TxnOp::get(self.key.as_str(), None)
-    }
-
-    /// Puts where our lease holds the record or nothing stands; else looks.
-    fn first(&self) -> Txn {
-        let absent = Compare::create_revision(self.key.as_str(), CompareOp::Equal, 0);
-        let inner = Txn::new().when([absent]).and_then([self.put()]).or_else([self.look()]);
-        let ours = Compare::lease(self.key.as_str(), CompareOp::Equal, self.lease);
-        Txn::new().when([ours]).and_then([self.put()]).or_else([TxnOp::txn(inner)])
-    }
-
-    /// Puts over a record that was looked at; else looks again.
-    fn over(&self, stands: i64) -> Txn {
-        let same = is_at(&self.key, stands);
-        Txn::new().when([same]).and_then([self.put()]).or_else([self.look()])
+    /// One look at the key, and the put if it may be.
+    async fn once(&self, kv: &mut KvClient) -> Result<Claimed, Error> {
+        // Mostly the lease tells whose the record is, without its value.
+        let options = GetOptions::new().with_keys_only();
+        let stands = kv.get(self.key.as_str(), Some(options)).await?.take_kvs().into_iter().next();
+        let when = match stands {
+            None => Compare::create_revision(self.key.as_str(), CompareOp::Equal, 0),
+            Some(it) if it.lease() == self.lease || self.over == Some(it.mod_revision()) => {
+                is_at(&self.key, it.mod_revision())
+            }
+            Some(_) => {
+                let whole = kv.get(self.key.as_str(), None).await?.take_kvs().into_iter().next();
+                match whole {
+                    None => return Ok(Claimed::Unsettled),
+                    Some(it) if names_owner(it.value(), self.owner) => {
+                        is_at(&self.key, it.mod_revision())
+                    }
+                    Some(it) => return Ok(Claimed::Taken(record(it))),
+                }
+            }
+        };
+        Ok(match self.put_if(kv, when).await? {
+            Some(revision) => Claimed::Held(revision),
+            None => Claimed::Unsettled,
+        })
     }
 
     async fn carry_out(&self, client: Client) -> Result<Claimed, Error> {
         let mut kv = client.kv_client().max_decoding_message_size(MAX_MESSAGE);
-        let mut step = self.first();
         for _ in 0..ROUNDS {
-            let response = match kv.txn(step).await {
+            match self.once(&mut kv).await {
+                Ok(Claimed::Unsettled) => {}
                 Err(error) if is_lease_gone(&error) => return Ok(Claimed::LeaseEnded),
-                response => response?,
-            };
-            if did_put(&response) {
-                return Ok(Claimed::Held(header_revision(&response)));
+                settled => return settled,
             }
-            step = match found(&response) {
-                None => self.first(),
-                Some(kv)
-                    if names_owner(kv.value(), self.owner)
-                        || self.over == Some(kv.mod_revision()) =>
-                {
-                    self.over(kv.mod_revision())
-                }
-                Some(kv) => return Ok(Claimed::Taken(record(kv))),
-            };
         }
         Ok(Claimed::Unsettled)
     }
