@@ -28,6 +28,7 @@ use crate::peers::Peers;
 use crate::process::Owner;
 use crate::publish::Publisher;
 use crate::quarantine::Quarantine;
+use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
@@ -307,6 +308,8 @@ impl EngineBuilder {
             transports.clone(),
             self.config.engine.unregister_timeout,
         );
+        let directory = shared.peers.directory().clone();
+        let registrar = Registrar::new(directory, Arc::clone(&publisher), &self.config.metadata);
         // From here on dropping `engine` closes whatever was started.
         let mut engine = TransferEngine {
             config: self.config,
@@ -319,7 +322,7 @@ impl EngineBuilder {
             ticker: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Owner::present(),
-            publishing: Mutex::new(false),
+            registrar,
         };
         for transport in &transports {
             let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));
@@ -328,7 +331,8 @@ impl EngineBuilder {
             transport.start(TransportContext { segment, sink, clock, incarnation })?;
         }
         engine.serve(bound)?;
-        engine.announce().map_err(|error| BuildError::Publish(Box::new(error)))?;
+        let threads = engine.server.is_some();
+        engine.registrar.open(&engine.config.metadata, threads)?;
         Ok(engine)
     }
 }

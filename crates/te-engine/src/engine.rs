@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use te_metadata::{
-    HostPort, Incarnation, Notify, PeerServer, RpcMeta, SegmentDescriptor, SegmentName, TcpEndpoint,
+    HostPort, Incarnation, Notify, PeerServer, SegmentDescriptor, SegmentName, Standing,
+    TcpEndpoint,
 };
 use te_segment::{
     AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
@@ -27,6 +28,7 @@ use crate::id::BatchId;
 use crate::inbox::Inbox;
 use crate::process::Owner;
 use crate::publish::Publisher;
+use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
 use crate::status::{BatchStatus, TaskState, TransferStatus};
@@ -43,8 +45,7 @@ pub struct TransferEngine {
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: AtomicBool,
     pub(crate) owner: Owner,
-    /// Held while the descriptor is published; whether it was taken back for good.
-    pub(crate) publishing: Mutex<bool>,
+    pub(crate) registrar: Registrar,
 }
 
 /// What [`TransferEngine::sync_cache`] did (te-classic B45).
@@ -155,7 +156,7 @@ impl TransferEngine {
     ) -> Result<(), RegisterError> {
         self.available().map_err(|reason| RegisterError::Unavailable { reason })?;
         self.registry.register(wanted, &*self.shared.clock)?;
-        self.publish();
+        self.registrar.publish();
         Ok(())
     }
 
@@ -178,7 +179,7 @@ impl TransferEngine {
             return Err(UnregisterError::Unavailable { reason: FORKED });
         }
         let result = self.registry.unregister_all(addresses, &*self.shared.clock);
-        self.publish();
+        self.registrar.publish();
         result
     }
 
@@ -187,19 +188,16 @@ impl TransferEngine {
         self.owner.is_here() && self.registry.segment().overlaps(address, len)
     }
 
-    fn publish(&self) {
-        let directory = self.shared.peers.directory();
-        if directory.is_p2p() {
-            return;
-        }
-        // One at a time, each with a snapshot taken in its turn, and none after the end.
-        let withdrawn = self.publishing.lock();
-        if *withdrawn {
-            return;
-        }
-        if let Err(error) = directory.publish(self.local_name(), &self.publisher.descriptor()) {
-            tracing::warn!(%error, "the descriptor could not be published; it is kept locally");
-        }
+    /// How what this engine publishes in a metadata service stands; `None` in P2P mode, where peers
+    /// ask the engine itself, and after the end.
+    pub fn publication(&self) -> Option<Standing> {
+        if self.owner.is_here() { self.registrar.standing() } else { None }
+    }
+
+    /// Waits until everything that was registered is published, at most `timeout`; says whether it
+    /// is. In a burst of registrations only the first one waits for that.
+    pub fn flush_publication(&self, timeout: Duration) -> bool {
+        self.owner.is_here() && self.registrar.flush(timeout)
     }
 
     // ---- segments
@@ -429,7 +427,7 @@ impl TransferEngine {
         }
         let deadline = self.now() + timeout.min(FAR);
         if !self.closed.swap(true, Ordering::AcqRel) {
-            self.withdraw();
+            self.registrar.close(timeout.min(self.config.metadata.call_timeout));
         }
         // Tasks first, so that they end as called back and not by the fault of their question.
         let Closing { mut joined, kept_bytes } = self.path.close(deadline);
@@ -446,14 +444,6 @@ impl TransferEngine {
         }
         let open = self.shared.batches.all().iter().map(|batch| batch.open_tasks()).sum();
         EngineCloseReport { open_tasks: open, joined, kept_bytes }
-    }
-
-    fn withdraw(&self) {
-        let mut withdrawn = self.publishing.lock();
-        *withdrawn = true;
-        if let Err(error) = self.shared.peers.directory().withdraw(self.local_name()) {
-            tracing::warn!(%error, "what was published could not be removed");
-        }
     }
 
     pub(crate) fn find(&self, batch: BatchId) -> Result<Arc<Batch>, BatchError> {
@@ -487,18 +477,7 @@ impl TransferEngine {
         std::mem::forget(Arc::clone(&self.path));
         std::mem::forget(Arc::clone(&self.shared.workers));
         self.registry.abandon();
-    }
-
-    /// Publishes the engine's records; the last step of building.
-    pub(crate) fn announce(&self) -> Result<(), te_metadata::StoreError> {
-        let directory = self.shared.peers.directory();
-        let rpc = RpcMeta {
-            ip_or_host_name: self.publisher.rpc().host().into(),
-            rpc_port: self.rpc_port(),
-            te_incarnation: Some(self.incarnation()),
-        };
-        directory.publish_rpc(self.local_name(), &rpc)?;
-        directory.publish(self.local_name(), &self.publisher.descriptor())
+        self.registrar.abandon();
     }
 
     /// Does what is due now; only for engines without threads of their own.

@@ -51,6 +51,22 @@ pub enum BuildError {
     /// The engine's record could not be published.
     #[error("cannot publish the engine's record")]
     Publish(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Another living engine has the name; its record tells where it answers.
+    #[error("name {name:?} is taken by a living engine, {by}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Where the other one answers.
+        by: String,
+    },
+    /// The metadata service did not get done with the engine's record.
+    #[error("the record of {name:?} was not published within {waited:?}")]
+    PublishTimedOut {
+        /// The name.
+        name: String,
+        /// How long it was waited.
+        waited: Duration,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),

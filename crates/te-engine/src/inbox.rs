@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use te_metadata::{EndpointMessage, Notify, NotifyRefused, PeerService};
+use te_metadata::{ChunkDigest, EndpointMessage, Notify, NotifyRefused, PeerService};
 
 use crate::publish::Publisher;
 use crate::stats::Counters;
@@ -58,7 +58,13 @@ pub(crate) struct Service {
 
 impl PeerService for Service {
     fn descriptor(&self) -> Option<Vec<u8>> {
-        Some(self.publisher.body().to_vec())
+        Some(self.publisher.paged().main.clone())
+    }
+
+    fn chunk(&self, digest: ChunkDigest) -> Option<Vec<u8>> {
+        let paged = self.publisher.paged();
+        let found = paged.chunks.iter().find(|chunk| chunk.digest == digest);
+        found.map(|chunk| chunk.body.clone())
     }
 
     fn notify(&self, notify: Notify) -> Result<(), NotifyRefused> {

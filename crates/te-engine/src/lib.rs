@@ -63,6 +63,7 @@ mod peers;
 mod process;
 mod publish;
 mod quarantine;
+mod registrar;
 mod registry;
 mod request;
 mod retry;
@@ -98,7 +99,9 @@ pub use scatter::{
 };
 pub use stats::EngineStats;
 pub use status::{BatchStatus, NotifyOutcome, TaskFault, TaskState, TransferStatus};
-pub use te_metadata::{HostPort, Incarnation, Notify, PeerError, ResolveError, SegmentName};
+pub use te_metadata::{
+    HostPort, Incarnation, Notify, PeerError, ResolveError, SegmentName, Standing,
+};
 pub use te_segment::{
     Access, AlignedBuffer, CopyError, LocalRange, Opcode, RangeError, Region, RegionError,
     RegisterError, RegisterOptions, RemoteAccess, RemoteSegment, SegmentId, UnregisterError,

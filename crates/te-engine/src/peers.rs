@@ -9,7 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use te_metadata::{Directory, HostPort, Notify, ResolveError, SegmentDescriptor, SegmentName};
+use te_metadata::{
+    Directory, HostPort, Notify, ResolveError, Resolved, SegmentDescriptor, SegmentName,
+};
 use te_segment::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments, SegmentId};
 use te_transport::Clock;
 
@@ -125,8 +127,7 @@ impl Peers {
     /// Fetches on the calling thread and tells whoever waits.
     pub(crate) fn fetch(&self, ticket: FetchTicket) -> Result<Arc<RemoteSegment>, ResolveError> {
         let name = ticket.name().clone();
-        let asked =
-            catch_unwind(AssertUnwindSafe(|| self.directory.fetch(&name, &self.publisher.body())));
+        let asked = catch_unwind(AssertUnwindSafe(|| self.ask(ticket.id(), &name)));
         let Ok(answer) = asked else {
             // A store is foreign code. Its panic was told by its hook; here it is an absent answer.
             self.end_fetch(ticket, None);
@@ -140,6 +141,18 @@ impl Peers {
                 self.end_fetch(ticket, None);
                 Err(error)
             }
+        }
+    }
+
+    /// The descriptor as published; where that has no news, as its owner tells it.
+    fn ask(&self, id: SegmentId, name: &SegmentName) -> Result<Resolved, ResolveError> {
+        let own = &self.publisher.paged().main;
+        let found = self.directory.fetch(name, own)?;
+        let known = self.current(id);
+        let is_old = known.is_some_and(|known| has_no_news(known.descriptor(), &found.descriptor));
+        match is_old.then(|| self.directory.ask_owner(name, &found, own)) {
+            Some(Some(newer)) => Ok(newer),
+            _ => Ok(found),
         }
     }
 
@@ -218,6 +231,12 @@ impl Peers {
     pub(crate) fn is_cached(&self) -> bool {
         self.cached
     }
+}
+
+/// Whether a descriptor that was fetched tells of no other buffers than the known one.
+fn has_no_news(known: &SegmentDescriptor, fetched: &SegmentDescriptor) -> bool {
+    let incarnation = |of: &SegmentDescriptor| of.te.as_ref().map(|te| te.incarnation);
+    incarnation(known) == incarnation(fetched) && known.buffers() == fetched.buffers()
 }
 
 /// Where a peer answers, and what it says about itself.

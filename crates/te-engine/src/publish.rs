@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use te_metadata::{
-    BufferDescriptor, BufferHandle, HostPort, Incarnation, SegmentDescriptor, SegmentName,
-    TcpEndpoint, TeObject,
+    BufferDescriptor, BufferHandle, HostPort, Incarnation, PAGE_BYTES, PagedDescriptor,
+    SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
 };
 use te_segment::{LocalBuffer, LocalSegment, RemoteAccess, RemoteSegment, SegmentId};
 use te_transport::Transport;
@@ -18,7 +19,7 @@ use te_transport::Transport;
 /// One descriptor in the forms that are asked for.
 struct Snapshot {
     version: u64,
-    body: Arc<Vec<u8>>,
+    paged: Arc<PagedDescriptor>,
     remote: Arc<RemoteSegment>,
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct Publisher {
     segment: Arc<LocalSegment>,
     transports: Vec<Arc<dyn Transport>>,
     last: Mutex<Option<Snapshot>>,
+    /// Whether it was said that not everybody sees every buffer.
+    told: AtomicBool,
 }
 
 impl Publisher {
@@ -40,7 +43,8 @@ impl Publisher {
         transports: Vec<Arc<dyn Transport>>,
     ) -> Self {
         let incarnation = Incarnation::random();
-        Self { name, rpc, incarnation, segment, transports, last: Mutex::default() }
+        let (last, told) = (Mutex::default(), AtomicBool::new(false));
+        Self { name, rpc, incarnation, segment, transports, last, told }
     }
 
     pub(crate) fn name(&self) -> &SegmentName {
@@ -55,9 +59,9 @@ impl Publisher {
         self.incarnation
     }
 
-    /// The descriptor as JSON.
-    pub(crate) fn body(&self) -> Arc<Vec<u8>> {
-        self.with_snapshot(|snapshot| Arc::clone(&snapshot.body))
+    /// The descriptor as JSON, in parts where it is long.
+    pub(crate) fn paged(&self) -> Arc<PagedDescriptor> {
+        self.with_snapshot(|snapshot| Arc::clone(&snapshot.paged))
     }
 
     /// This engine as its own peer.
@@ -94,10 +98,20 @@ impl Publisher {
         for transport in &self.transports {
             transport.describe(&mut descriptor);
         }
-        let body = Arc::new(descriptor.encode());
+        let paged = Arc::new(descriptor.paginate(PAGE_BYTES));
+        self.tell_what_is_left_out(&descriptor, &paged);
         let (name, rpc) = (self.name.clone(), self.rpc.clone());
         let remote = RemoteSegment::new(SegmentId::LOCAL, name, rpc, descriptor, version + 1);
-        Snapshot { version, body, remote: Arc::new(remote) }
+        Snapshot { version, paged, remote: Arc::new(remote) }
+    }
+
+    /// A Mooncake peer sees the first part only. That is said once.
+    fn tell_what_is_left_out(&self, descriptor: &SegmentDescriptor, paged: &PagedDescriptor) {
+        let (total, seen) = (descriptor.buffers().len(), paged.n_main_buffers);
+        if seen < total && !self.told.swap(true, Ordering::Relaxed) {
+            let name = self.name.as_str();
+            tracing::warn!(name, total, seen, "Mooncake peers see only the first buffers");
+        }
     }
 
     fn describe_buffer(&self, buffer: &LocalBuffer) -> BufferDescriptor {

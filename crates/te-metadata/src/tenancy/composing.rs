@@ -12,7 +12,16 @@ pub(super) struct Composing {
     last: Option<Instant>,
     pause: Duration,
     rounds: u64,
+    /// When the last change came.
+    touched: Option<Instant>,
+    /// So many changes are published at once, before pauses are made.
+    at_once: u32,
 }
+
+/// Changes after a quiet time that are published one by one, each at once.
+const AT_ONCE: u32 = 8;
+/// A quiet time, in greatest pauses.
+const QUIET: u32 = 4;
 
 impl Composing {
     /// How often it was composed.
@@ -22,18 +31,33 @@ impl Composing {
 
     pub(super) fn new(times: &TenancyTimes) -> Self {
         let pause = times.pause_min;
-        Self { is_wanted: false, due: None, last: None, pause, rounds: 0 }
+        Self {
+            is_wanted: false,
+            due: None,
+            last: None,
+            pause,
+            rounds: 0,
+            touched: None,
+            at_once: 0,
+        }
     }
 
     pub(super) fn touch(&mut self, now: Instant, times: &TenancyTimes) {
-        if self.is_wanted {
+        let touched = self.touched.replace(now);
+        if touched.is_none_or(|at| now.saturating_duration_since(at) >= QUIET * times.pause_max) {
+            self.at_once = AT_ONCE;
+        }
+        if std::mem::replace(&mut self.is_wanted, true) {
             return;
         }
-        self.is_wanted = true;
-        let next = self.last.map_or(now, |last| last + self.pause);
+        let next = match self.last.filter(|_| self.at_once == 0) {
+            Some(last) => last + self.pause,
+            None => now,
+        };
         if next <= now {
             self.pause = times.pause_min;
         }
+        self.at_once = self.at_once.saturating_sub(1);
         self.due = Some(next.max(now));
     }
 

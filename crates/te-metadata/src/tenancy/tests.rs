@@ -222,7 +222,7 @@ fn ten_thousand_changes_cost_tens_of_puts() {
         assert!(n > 0 || bench.n_puts == 1, "the first change is published at once");
     }
     bench.pass(2 * SECOND);
-    assert!((10..=30).contains(&bench.n_puts), "{} puts in 12 s", bench.n_puts);
+    assert!((10..=40).contains(&bench.n_puts), "{} puts in 12 s", bench.n_puts);
     assert_eq!(bench.stands(RAM), Some(bench.value("9999")));
     // After a quiet time the next change is at once again.
     bench.n_puts = 0;
