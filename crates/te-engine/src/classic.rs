@@ -216,7 +216,9 @@ impl Classic {
         let mut delivery = Delivery {
             shared: self.shared.clone(),
             batch: Arc::clone(batch),
-            outcome: Err("it was not sent: the engine is closing, or too busy".into()),
+            outcome: NotifyOutcome::Failed(
+                "it was not sent: the engine is closing, or too busy".into(),
+            ),
         };
         let job = Box::new(move || {
             delivery.outcome = delivery.shared.peers.notify(target, &notify);
@@ -439,19 +441,15 @@ impl Shared {
 struct Delivery {
     shared: Shared,
     batch: Arc<Batch>,
-    outcome: Result<(), String>,
+    outcome: NotifyOutcome,
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        let outcome = match std::mem::replace(&mut self.outcome, Ok(())) {
-            Ok(()) => NotifyOutcome::Delivered,
-            Err(cause) => {
-                self.shared.counters.notify_failures.add(1);
-                NotifyOutcome::Failed(cause.into())
-            }
-        };
-        self.batch.note_sent(outcome);
+        if self.outcome.cause().is_some() {
+            self.shared.counters.notify_failures.add(1);
+        }
+        self.batch.note_sent(std::mem::replace(&mut self.outcome, NotifyOutcome::None));
         self.shared.announce(&self.batch);
     }
 }
