@@ -278,7 +278,7 @@ impl Client {
         if let Some(link) = peer.links[attempt.lane] {
             self.close_link(link, Fate::Reset);
         }
-        self.peers[index].pool.on_lost(attempt.lane);
+        self.peers[index].pool.on_given_up(attempt.lane);
     }
 
     /// The link of a lane.
