@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use oracle::{Oracle, Past};
 
+/// The most lanes that are tried.
 const LANES: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -37,7 +38,7 @@ enum Event {
     Room(usize, usize),
     Cancel(u32),
     Fence(bool),
-    /// Nothing waits any more, so that the attempt under way is given up.
+    /// All that waits is called back, so that the attempt under way is given up.
     GivenUp,
     Later(u64),
 }
@@ -92,9 +93,9 @@ fn number(job: &Job) -> u32 {
 }
 
 impl Model {
-    fn new() -> Self {
-        let bench = bench(LANES);
-        let oracle = Oracle::new(LANES, bench.now);
+    fn new(lanes: usize) -> Self {
+        let bench = bench(lanes);
+        let oracle = Oracle::new(lanes, bench.now);
         Self { bench, oracle, on_lanes: Vec::new(), ended: BTreeMap::new() }
     }
 
@@ -118,6 +119,11 @@ impl Model {
             Event::GivenUp => self.given_up(),
             Event::Later(ms) => self.later(Duration::from_millis(ms)),
         }
+    }
+
+    /// Whether there is such a lane, with a connection.
+    fn is_open(&self, lane: usize) -> bool {
+        self.oracle.is_open(lane)
     }
 
     fn push(&mut self, n: u32) {
@@ -179,7 +185,7 @@ impl Model {
     }
 
     fn proven(&mut self, lane: usize) {
-        if self.oracle.is_open(lane) && self.oracle.is_used(lane) {
+        if self.is_open(lane) && self.oracle.is_used(lane) {
             self.bench.pool.on_proven(lane);
             self.oracle.note(Past::Proven(lane));
         }
@@ -199,7 +205,7 @@ impl Model {
 
     /// As the client does it: first the jobs leave the connection, then it is gone.
     fn lost(&mut self, lane: usize, mut fates: u32) {
-        if !self.oracle.is_open(lane) {
+        if !self.is_open(lane) {
             return;
         }
         let greeted = fates.is_multiple_of(2);
@@ -236,7 +242,7 @@ impl Model {
     }
 
     fn room(&mut self, lane: usize, room: usize) {
-        if self.oracle.is_open(lane) {
+        if self.is_open(lane) {
             self.bench.pool.on_room(lane, room);
             self.oracle.note(Past::Room(lane, room));
         }
@@ -250,9 +256,9 @@ impl Model {
     }
 
     fn given_up(&mut self) {
-        let Some(lane) = self.oracle.connecting().filter(|_| !self.oracle.has_work()) else {
-            return;
-        };
+        let Some(lane) = self.oracle.connecting() else { return };
+        self.apply(&Event::Fence(false));
+        self.oracle.all_waiting().into_iter().for_each(|n| self.cancel(n));
         assert!(!self.bench.pool.has_work());
         self.bench.pool.on_given_up(lane);
         self.oracle.note(Past::GivenUp(lane));
@@ -282,7 +288,7 @@ impl Model {
     /// Goes on until nothing is left, within so many steps; every job has ended then, once.
     fn settle(&mut self, steps: usize, mut weather: impl FnMut(&mut Self)) {
         self.apply(&Event::Fence(false));
-        let lanes = (0..LANES).filter(|lane| self.oracle.is_open(*lane)).collect::<Vec<_>>();
+        let lanes = (0..LANES).filter(|lane| self.is_open(*lane)).collect::<Vec<_>>();
         lanes.into_iter().for_each(|lane| self.room(lane, 1));
         let taken = (0..=steps).take_while(|_| self.go_on(&mut weather)).count();
         assert!(taken <= steps, "not done after {steps} steps");
@@ -291,14 +297,15 @@ impl Model {
     }
 }
 
-fn after(events: &[Event]) -> Model {
-    let mut model = Model::new();
+fn after((lanes, events): &(usize, Vec<Event>)) -> Model {
+    let mut model = Model::new(*lanes);
     events.iter().for_each(|event| model.apply(event));
     model
 }
 
-fn history() -> impl Strategy<Value = Vec<Event>> {
-    prop::collection::vec(event(), 1..160)
+/// A number of lanes and what happens to them.
+fn history() -> impl Strategy<Value = (usize, Vec<Event>)> {
+    (1..=LANES, prop::collection::vec(event(), 1..160))
 }
 
 proptest! {
@@ -308,8 +315,8 @@ proptest! {
     /// start in order, and each job is at one place and ends in one way; none starves once attempts
     /// succeed.
     #[test]
-    fn j58_j67_each_job_ends_once_whatever_happens(events in history()) {
-        let mut model = after(&events);
+    fn j58_j67_each_job_ends_once_whatever_happens(history in history()) {
+        let mut model = after(&history);
         let jobs = usize::try_from(model.bench.next).unwrap();
         model.settle(4 * jobs + 8 * LANES, Model::connected);
     }
@@ -317,8 +324,8 @@ proptest! {
     /// I4: where nobody can be reached any more, what waits is told so once every lane was tried,
     /// which takes no longer than the longest pause.
     #[test]
-    fn what_waits_for_a_dead_peer_is_failed_once_every_lane_was_tried(events in history()) {
-        let mut model = after(&events);
+    fn what_waits_for_a_dead_peer_is_failed_once_every_lane_was_tried(history in history()) {
+        let mut model = after(&history);
         (0..LANES).for_each(|lane| model.lost(lane, 1));
         let begun = model.bench.now;
         model.settle(10 * LANES, Model::refused);
@@ -328,8 +335,8 @@ proptest! {
     /// I4: what waits for a peer that only ever says hello is failed, once connection after connection
     /// was lost on every lane.
     #[test]
-    fn what_waits_for_a_peer_that_only_greets_is_failed(events in history()) {
-        let mut model = after(&events);
+    fn what_waits_for_a_peer_that_only_greets_is_failed(history in history()) {
+        let mut model = after(&history);
         (0..LANES).for_each(|lane| model.lost(lane, 1));
         let begun = model.bench.now;
         model.settle(20 * LANES, |model| {
@@ -342,13 +349,13 @@ proptest! {
 
     /// What is drained is what waited, each job once; the pool can be forgotten once pauses are over.
     #[test]
-    fn draining_leaves_nothing(events in history()) {
-        let mut model = after(&events);
+    fn draining_leaves_nothing(history in history()) {
+        let mut model = after(&history);
         let drained: Vec<u32> = model.bench.pool.drain().iter().map(number).collect();
         prop_assert_eq!(drained, model.oracle.all_waiting());
         model.bench.pool.want_fence(false);
         prop_assert!(!model.bench.pool.has_work());
-        let closed = (0..LANES).all(|lane| !model.oracle.is_open(lane));
+        let closed = (0..LANES).all(|lane| !model.is_open(lane));
         let quiet = closed && model.oracle.connecting().is_none();
         prop_assert_eq!(model.bench.pool.is_forgettable(model.bench.now + MAX_PAUSE), quiet);
     }
