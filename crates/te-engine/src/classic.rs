@@ -258,7 +258,13 @@ impl Classic {
     fn land(&self, flight: &Flight, completion: &Completion) {
         let landing =
             self.apply(&flight.batch, flight.task, |task| task.land(flight.piece, completion));
-        let Landing::Fault(fault) = landing else { return };
+        let Landing::Fault(fault) = landing else {
+            if completion.result.is_ok() {
+                let queue = self.queues.read().get(&flight.peer.id()).cloned();
+                queue.iter().for_each(|queue| queue.on_served(self.shared.clock.now()));
+            }
+            return;
+        };
         match self.policy.judge(flight.piece.attempt, &fault) {
             Verdict::Refresh => self.park(Parked::faulted(flight, fault)),
             Verdict::GiveUp => {
@@ -269,8 +275,24 @@ impl Classic {
                 if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
                     self.refresh_in_background(flight.peer.id(), flight.since);
                 }
+                self.end_waiting(flight.peer.id(), flight.since, &fault);
                 self.end_one(&flight.batch, flight.task, state, fault);
             }
+        }
+    }
+
+    /// Ends what waits behind a request that left at `since` and failed because its peer is silent
+    /// or gone, so that not each one finds that out in its turn.
+    fn end_waiting(&self, target: SegmentId, since: Instant, fault: &SliceFault) {
+        if fault.class != FaultClass::Peer {
+            return;
+        }
+        let queue = self.queues.read().get(&target).cloned();
+        for Item { batch, task, .. } in queue.iter().flat_map(|queue| queue.give_up(since)) {
+            let cause = format!("it waited behind a request that failed: {}", fault.cause);
+            let mut behind = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+            behind.address = fault.address;
+            self.end_one(&batch, task, TaskState::Failed, behind);
         }
     }
 }

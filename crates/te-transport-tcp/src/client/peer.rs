@@ -33,7 +33,7 @@ pub(super) struct Peer {
     found: Vec<SocketAddr>,
     attempt: Option<Attempt>,
     /// What left the queue since the inbox was told.
-    left: Load,
+    pub(super) left: Load,
     pub(super) stirred: bool,
 }
 
