@@ -111,7 +111,7 @@ impl Inner {
     /// One notification has ended; a failure is what is told of several.
     fn note_sent(&mut self, outcome: NotifyOutcome) {
         self.sending -= 1;
-        let failed_before = matches!(self.notify, NotifyOutcome::Failed(_));
+        let failed_before = self.notify.cause().is_some();
         let told = !failed_before && (self.sending == 0 || outcome != NotifyOutcome::Delivered);
         if told {
             self.notify = outcome;

@@ -216,7 +216,9 @@ impl Classic {
         let mut delivery = Delivery {
             shared: self.shared.clone(),
             batch: Arc::clone(batch),
-            outcome: Err("it was not sent: the engine is closing, or too busy".into()),
+            outcome: NotifyOutcome::Failed(
+                "it was not sent: the engine is closing, or too busy".into(),
+            ),
         };
         let job = Box::new(move || {
             delivery.outcome = delivery.shared.peers.notify(target, &notify);
@@ -256,7 +258,13 @@ impl Classic {
     fn land(&self, flight: &Flight, completion: &Completion) {
         let landing =
             self.apply(&flight.batch, flight.task, |task| task.land(flight.piece, completion));
-        let Landing::Fault(fault) = landing else { return };
+        let Landing::Fault(fault) = landing else {
+            if completion.result.is_ok() {
+                let queue = self.queues.read().get(&flight.peer.id()).cloned();
+                queue.iter().for_each(|queue| queue.on_served(self.shared.clock.now()));
+            }
+            return;
+        };
         match self.policy.judge(flight.piece.attempt, &fault) {
             Verdict::Refresh => self.park(Parked::faulted(flight, fault)),
             Verdict::GiveUp => {
@@ -267,8 +275,24 @@ impl Classic {
                 if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
                     self.refresh_in_background(flight.peer.id(), flight.since);
                 }
+                self.end_waiting(flight.peer.id(), flight.since, &fault);
                 self.end_one(&flight.batch, flight.task, state, fault);
             }
+        }
+    }
+
+    /// Ends what waits behind a request that left at `since` and failed because its peer is silent
+    /// or gone, so that not each one finds that out in its turn.
+    fn end_waiting(&self, target: SegmentId, since: Instant, fault: &SliceFault) {
+        if fault.class != FaultClass::Peer {
+            return;
+        }
+        let queue = self.queues.read().get(&target).cloned();
+        for Item { batch, task, .. } in queue.iter().flat_map(|queue| queue.give_up(since)) {
+            let cause = format!("it waited behind a request that failed: {}", fault.cause);
+            let mut behind = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+            behind.address = fault.address;
+            self.end_one(&batch, task, TaskState::Failed, behind);
         }
     }
 }
@@ -439,19 +463,15 @@ impl Shared {
 struct Delivery {
     shared: Shared,
     batch: Arc<Batch>,
-    outcome: Result<(), String>,
+    outcome: NotifyOutcome,
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        let outcome = match std::mem::replace(&mut self.outcome, Ok(())) {
-            Ok(()) => NotifyOutcome::Delivered,
-            Err(cause) => {
-                self.shared.counters.notify_failures.add(1);
-                NotifyOutcome::Failed(cause.into())
-            }
-        };
-        self.batch.note_sent(outcome);
+        if self.outcome.cause().is_some() {
+            self.shared.counters.notify_failures.add(1);
+        }
+        self.batch.note_sent(std::mem::replace(&mut self.outcome, NotifyOutcome::None));
         self.shared.announce(&self.batch);
     }
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use te_metadata::{
-    Directory, HostPort, Notify, ResolveError, Resolved, SegmentDescriptor, SegmentName,
+    Directory, HostPort, Notify, NotifyRefused, ResolveError, Resolved, SegmentDescriptor,
+    SegmentName,
 };
 use te_segment::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments, SegmentId};
 use te_transport::Clock;
@@ -18,6 +19,7 @@ use te_transport::Clock;
 use crate::error::OpenError;
 use crate::inbox::Inbox;
 use crate::publish::Publisher;
+use crate::status::NotifyOutcome;
 
 /// Told the segment, when the fetch began, and the snapshot that holds now.
 type Observer = Box<dyn Fn(SegmentId, Instant, Option<&Arc<RemoteSegment>>) + Send + Sync>;
@@ -172,14 +174,26 @@ impl Peers {
     }
 
     /// Delivers a notification on the calling thread; to ourselves without a message.
-    pub(crate) fn notify(&self, target: SegmentId, notify: &Notify) -> Result<(), String> {
+    pub(crate) fn notify(&self, target: SegmentId, notify: &Notify) -> NotifyOutcome {
         if target == SegmentId::LOCAL {
-            return self.inbox.put(notify.clone()).map_err(|refused| refused.to_string());
+            return match self.inbox.put(notify.clone()) {
+                Ok(()) => NotifyOutcome::Delivered,
+                Err(full @ NotifyRefused::Full { .. }) => NotifyOutcome::Full(text(&full)),
+                Err(refused) => NotifyOutcome::Failed(text(&refused)),
+            };
         }
-        let peer = self.current(target).ok_or("the segment is not open")?;
-        let address = self.directory.rpc_address(peer.name()).map_err(|e| e.chain().to_string())?;
-        let sent = self.directory.client().notify(&address, notify);
-        sent.map_err(|error| chain(&error))
+        let Some(peer) = self.current(target) else {
+            return NotifyOutcome::Failed("the segment is not open".into());
+        };
+        let sent = match self.directory.rpc_address(peer.name()) {
+            Ok(address) => self.directory.client().notify(&address, notify),
+            Err(error) => return NotifyOutcome::Failed(text(&error)),
+        };
+        match sent {
+            Ok(()) => NotifyOutcome::Delivered,
+            Err(error) if error.is_full() => NotifyOutcome::Full(text(&error)),
+            Err(error) => NotifyOutcome::Failed(text(&error)),
+        }
     }
 
     /// A snapshot of an open segment, or of this engine itself.
@@ -241,6 +255,10 @@ fn has_no_news(known: &SegmentDescriptor, fetched: &SegmentDescriptor) -> bool {
 
 /// Where a peer answers, and what it says about itself.
 type Found = (HostPort, SegmentDescriptor);
+
+fn text(error: &dyn std::error::Error) -> Box<str> {
+    chain(error).into()
+}
 
 /// An error and its causes as one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

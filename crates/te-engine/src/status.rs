@@ -93,8 +93,26 @@ pub enum NotifyOutcome {
     Sending,
     /// The peer took it.
     Delivered,
-    /// The peer did not take it.
+    /// The peer had no room for it and says so; the text names the peer. What is sent again once
+    /// the peer's user has taken some is not received twice.
+    Full(Box<str>),
+    /// The peer did not take it, as far as is known; the text says why.
     Failed(Box<str>),
+}
+
+impl NotifyOutcome {
+    /// Why it was not delivered, where that is known to be so.
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Full(cause) | Self::Failed(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer had no room for it.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
 }
 
 /// State of a batch. Unlike the peer's (A73, A74), it is final only when every task is, and the

@@ -80,6 +80,7 @@ fn closing_ends_notifications_that_wait_for_a_silent_peer_and_those_behind_them(
         let status = a.batch_status(batch).unwrap();
         assert!(status.state.is_final(), "{status:?}");
         assert!(matches!(status.notify, NotifyOutcome::Failed(_)), "{status:?}");
+        assert!(!status.notify.is_full());
     }
     drop(held);
 }

@@ -358,6 +358,25 @@ fn engines_come_and_go_without_a_trace() {
 }
 
 #[test]
+fn k7_an_engine_without_room_tells_itself_so() {
+    let small = EngineConfig::default().adjust(|settings| settings.engine.notify_queue = 1);
+    let a = node_with(small.unwrap());
+    let target = a.engine.open_segment(a.engine.local_name().as_str()).unwrap();
+    let outcome = |msg: &str| {
+        let write =
+            TransferRequest::write(a.region.range(0, 64).unwrap(), target, a.region.address() + 64);
+        let batch = a.engine.allocate_batch(1).unwrap();
+        let notify = Notify { name: "a".into(), msg: msg.into() };
+        a.engine.submit_with_notify(batch, &[write], notify).unwrap();
+        a.engine.wait(batch, LIMIT).unwrap().notify
+    };
+    assert_eq!(outcome("1"), NotifyOutcome::Delivered);
+    assert!(outcome("2").is_full());
+    assert_eq!(a.engine.take_notifies().len(), 1);
+    assert_eq!(outcome("3"), NotifyOutcome::Delivered);
+}
+
+#[test]
 fn k7_a_receiver_without_room_says_so_and_takes_again_later() {
     // K7, issue, item 6: "full" is an answer of its own, for a notification alone and with a batch.
     let small = EngineConfig::default().adjust(|settings| settings.engine.notify_queue = 2);
@@ -375,7 +394,8 @@ fn k7_a_receiver_without_room_says_so_and_takes_again_later() {
         a.engine.submit_with_notify(batch, &[write], notify.clone()).unwrap();
         let status = a.engine.wait(batch, LIMIT).unwrap();
         assert_eq!((status.state, status.failed), (TaskState::Completed, 0));
-        let NotifyOutcome::Failed(cause) = status.notify else { panic!("{status:?}") };
+        assert!(status.notify.is_full(), "{status:?}");
+        let cause = status.notify.cause().unwrap();
         assert!(cause.contains("is full: 2 notifications wait"), "{cause}");
         assert_eq!(b.engine.take_notifies().len(), 2);
     }

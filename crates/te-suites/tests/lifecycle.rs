@@ -21,6 +21,8 @@ mod memory;
 mod network;
 #[path = "lifecycle/overload.rs"]
 mod overload;
+#[path = "lifecycle/recycled.rs"]
+mod recycled;
 #[path = "lifecycle/registering.rs"]
 mod registering;
 #[path = "lifecycle/restart.rs"]

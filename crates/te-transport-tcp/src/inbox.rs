@@ -58,6 +58,11 @@ impl Load {
         self.slices < bound.slices && self.bytes < bound.bytes
     }
 
+    /// Counts others in.
+    pub(crate) fn merge(&mut self, more: Self) {
+        *self = self.plus(more);
+    }
+
     fn plus(self, more: Self) -> Self {
         Self { slices: self.slices + more.slices, bytes: self.bytes.saturating_add(more.bytes) }
     }

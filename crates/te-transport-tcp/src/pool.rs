@@ -233,10 +233,9 @@ impl Pool {
             let mut jobs: Vec<_> = self.again.drain(..).collect();
             jobs.extend(self.queue.drain(..));
             self.failed = Some((jobs, fault));
-            self.forget_round();
-            self.round_began = None;
+            self.end_round();
         } else if over {
-            self.round_began = None;
+            self.end_round();
         }
     }
 
@@ -255,6 +254,12 @@ impl Pool {
     pub(crate) fn on_lost(&mut self, lane: usize) {
         self.lanes[lane].state = State::Empty;
         self.on_usable_lost();
+    }
+
+    /// An attempt is given up because nothing waits any more. It has not failed, and it ends no pause.
+    pub(crate) fn on_given_up(&mut self, lane: usize) {
+        self.lanes[lane].state = State::Empty;
+        self.end_round();
     }
 
     /// A lane's connection is gone that was greeted. Where no request was ever on it, the next
@@ -329,6 +334,12 @@ impl Pool {
         (self.first_pause * (1 << failures.min(10))).min(self.max_pause)
     }
 
+    /// Lanes count as tried and failed within one round only.
+    fn end_round(&mut self) {
+        self.forget_round();
+        self.round_began = None;
+    }
+
     fn forget_round(&mut self) {
         for lane in &mut self.lanes {
             lane.failed_in_round = false;
@@ -341,8 +352,7 @@ impl Pool {
         if self.is_usable() {
             return;
         }
-        self.forget_round();
-        self.round_began = None;
+        self.end_round();
         for lane in &mut self.lanes {
             if matches!(lane.state, State::Paused { .. }) {
                 lane.state = State::Empty;
@@ -383,7 +393,7 @@ impl Pool {
             return None;
         }
         if !self.has_work() {
-            self.round_began = None;
+            self.end_round();
             return None;
         }
         let lane = self.next_to_open()?;

@@ -160,6 +160,32 @@ fn a_batch_waits_for_its_notification() {
 }
 
 #[test]
+fn a_full_receiver_is_told_among_notifications_that_arrived() {
+    let full = NotifyOutcome::Full("no room".into());
+    let lost = NotifyOutcome::Failed("connect failed".into());
+    for (first, then, told) in [
+        (full.clone(), NotifyOutcome::Delivered, &full),
+        (NotifyOutcome::Delivered, full.clone(), &full),
+        (full.clone(), lost.clone(), &full),
+        (lost.clone(), full.clone(), &lost),
+    ] {
+        let batch = crate::testing_support::a_batch();
+        let mut inner = batch.lock();
+        inner.push(task(0, None));
+        let notify = Notify { name: "n".into(), msg: "m".into() };
+        inner.plan_notify(SegmentId::LOCAL, notify.clone());
+        inner.plan_notify(SegmentId::LOCAL, notify);
+        assert_eq!(inner.take_due_notifies().len(), 2);
+        drop(inner);
+        batch.note_sent(first);
+        batch.note_sent(then);
+        assert_eq!(&batch.status().notify, told, "the first failure");
+    }
+    assert!(full.is_full() && !lost.is_full() && !NotifyOutcome::Delivered.is_full());
+    assert_eq!((full.cause(), NotifyOutcome::Sending.cause()), (Some("no room"), None));
+}
+
+#[test]
 fn a_task_whose_slices_do_not_come_back_ends_in_quarantine() {
     // Architecture 3.1: final by its deadline all the same, the remote side in doubt.
     let mut task = task(4096, None);

@@ -165,7 +165,7 @@ impl Classic {
             let Some(work) = inner.tasks[parked.task].open_work() else { return };
             fresh.locate(&work.remote).is_some()
         };
-        let Parked { batch, task, failure, .. } = parked;
+        let Parked { batch, task, target, failure, since } = parked;
         let Some(failure) = failure else {
             batch.lock().tasks[task].retarget(fresh);
             if !located {
@@ -189,7 +189,11 @@ impl Classic {
                 fault.cause = format!("{}; the peer is another process since", fault.cause).into();
                 self.end_one(&batch, task, TaskState::Failed, fault);
             }
-            _ => self.end_one(&batch, task, TaskState::Failed, failure.fault),
+            _ => {
+                let since = since.unwrap_or_else(|| self.shared.clock.now());
+                self.end_waiting(target, since, &failure.fault);
+                self.end_one(&batch, task, TaskState::Failed, failure.fault);
+            }
         }
     }
 

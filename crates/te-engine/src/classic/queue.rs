@@ -5,7 +5,8 @@
 //!     honoured when it ends (no lost wake-up, no lock across `submit`).
 //! I3  Of batches that wait, each gives as many bytes as the others, in turns of `GRANT`: a large one
 //!     does not hold up a small one.
-//! I4  A request goes only to the process it was meant for: one whose peer is another process now
+//! I4  Where a peer is given up that served nothing since, all that waits for it is given up.
+//! I5  A request goes only to the process it was meant for: one whose peer is another process now
 //!     is handed back instead.
 
 use std::collections::{HashMap, VecDeque};
@@ -96,11 +97,14 @@ pub(crate) struct PeerQueue {
     pub(crate) transport: Arc<dyn Transport>,
     turns: Mutex<Turns>,
     feeding: Turnstile,
+    /// When a slice last ended well.
+    served: Mutex<Option<Instant>>,
 }
 
 impl PeerQueue {
     pub(crate) fn new(id: SegmentId, transport: Arc<dyn Transport>) -> Self {
-        Self { id, transport, turns: Mutex::default(), feeding: Turnstile::default() }
+        let (turns, feeding, served) = (Mutex::default(), Turnstile::default(), Mutex::default());
+        Self { id, transport, turns, feeding, served }
     }
 
     /// Appends items, all of one batch.
@@ -112,6 +116,22 @@ impl PeerQueue {
     pub(crate) fn push_front(&self, item: Item) {
         let batch = Arc::clone(&item.batch);
         self.turns.lock().of(&batch).push_front(item);
+    }
+
+    /// A slice ended well.
+    pub(crate) fn on_served(&self, now: Instant) {
+        *self.served.lock() = Some(now);
+    }
+
+    /// Takes out everything that waits, where no slice has ended well since then: the peer is
+    /// silent, and would be so for each of them in turn.
+    pub(crate) fn give_up(&self, since: Instant) -> Vec<Item> {
+        if self.served.lock().is_some_and(|at| at >= since) {
+            return Vec::new();
+        }
+        let mut turns = self.turns.lock();
+        turns.order.clear();
+        turns.by_batch.drain().flat_map(|(_, turn)| turn.items).collect()
     }
 
     /// Forgets items of a batch whose task is ending or final. A batch without items is taken out

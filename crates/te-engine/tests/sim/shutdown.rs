@@ -188,6 +188,33 @@ fn what_is_still_held_when_the_engine_ends_is_kept_and_counted() {
 }
 
 #[test]
+fn what_is_still_held_stays_mapped_when_everybody_has_gone() {
+    // The truth issue, item 7: nobody knows any more when the transport lets go, so never.
+    let mapped = |address: u64| {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().any(|line| {
+            let (from, rest) = line.split_once('-').unwrap();
+            let to = rest.split_once(' ').unwrap().0;
+            let [from, to] = [from, to].map(|text| u64::from_str_radix(text, 16).unwrap());
+            from <= address && address + BUFFER <= to
+        })
+    };
+    let address = {
+        let world = World::new(SimFabric::builder(1));
+        let (a, faulty) = world.faulty_node("a");
+        faulty.twist_every_slice(Twist::Lose);
+        let b = world.node("b");
+        let target = a.engine.open_segment("b").unwrap();
+        let write = TransferRequest::write(a.region.whole(), target, b.region.address());
+        let batch = a.engine.allocate_batch(1).unwrap();
+        a.engine.submit(batch, &[write]).unwrap();
+        assert_eq!(a.engine.close(Duration::from_secs(1)).kept_bytes, BUFFER);
+        a.region.address()
+    };
+    assert!(mapped(address));
+}
+
+#[test]
 fn a_batch_can_be_limited_as_a_whole() {
     let world = World::new(SimFabric::builder(1).bandwidth(100_000));
     let (a, b) = (world.node("a"), world.node("b"));

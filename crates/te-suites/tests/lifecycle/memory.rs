@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use te_suites::{
     Bound, Case, Direction, Heartbeat, Kind, Node, NodeSpec, Parts, Wish, available_memory, need,
-    now, pace, say,
+    now, pace, say, wait_until,
 };
 
 use crate::{MIB, ours};
@@ -72,6 +72,52 @@ fn fault04_j113_what_was_taken_back_is_not_touched_any_more() {
         from.quit();
         to.quit();
     }
+}
+
+#[test]
+fn fault04_j113_the_published_peer_writes_into_memory_that_is_taken_back() {
+    // Peer fault 4, J113: the published package writes 512 MiB, in one request and in many, and the
+    // buffer is unregistered in the middle. No byte changes after that has returned, and the peer is
+    // told of the failure.
+    let test = "fault04_j113_the_published_peer_writes_into_memory_that_is_taken_back";
+    need!(test, Kind::Te.available());
+    need!(test, Kind::Peer.available());
+    need!(test, available_memory(3 * LONG));
+    let mut to = ours(MIB);
+    let buffer = to.alloc(LONG);
+    let at = to.off(buffer);
+    let case = Case::start("fault 4: the published peer", to.pid());
+    let heartbeat = Heartbeat::start();
+    for n in [1, MANY] {
+        let mut from = NodeSpec::new(Kind::Peer, LONG).start();
+        from.fill(0, LONG, 0xa5);
+        to.fill(at, LONG, 0);
+        to.reg(buffer, LONG).ok();
+        let parts = Parts::tiled(n, LONG / n, (from.addr(), buffer, LONG));
+        let id = from.submit(Direction::Write, to.name(), &parts);
+        // In the middle is where the first bytes have come and the last have not.
+        wait_until(Duration::from_secs(20), "the first bytes", || {
+            (to.count(at, MIB, 0xa5) > 0).then_some(())
+        });
+        let answer = to.unreg(buffer).ok();
+        heartbeat.assert_within("unregistering", answer.took(), Duration::from_secs(1));
+        let arrived = to.count(at, LONG, 0xa5);
+        assert!(arrived < LONG, "unregistered too late");
+        to.fill(at, LONG, MINE);
+        let ended = from.wait(id);
+        assert!(!ended.is_ok(), "the peer was told that all is well: {ended:?}");
+        to.verify_filled(at, LONG, MINE);
+        say(&format!(
+            "{test}: {n} requests: {} MiB had come, unregistered in {:?}, the peer says {ended:?}",
+            arrived / MIB,
+            answer.took()
+        ));
+        assert!(!from.write(to.name(), from.addr(), buffer, 4096).is_ok());
+        to.verify_filled(at, LONG, MINE);
+        from.quit();
+    }
+    case.end(Bound::NOTHING.with_rss_mib(LONG / MIB + 16));
+    to.quit();
 }
 
 #[test]

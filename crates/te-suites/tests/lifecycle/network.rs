@@ -92,6 +92,43 @@ fn fb04_between_two_of_ours_a_peer_that_stops_reading_is_given_up_in_time() {
 }
 
 #[test]
+fn fb04_many_requests_to_a_silent_peer_fail_together() {
+    // FB04: more than can be under way at once. What waits fails with what was sent, instead of
+    // being sent in its turn and failing after another 2 s each time; in both protocols.
+    let test = "fb04_many_requests_to_a_silent_peer_fail_together";
+    need!(test, Kind::Te.available());
+    let mut from = impatient().env("TE_TCP_CONNECT_TIMEOUT_MS", "2000").start();
+    let mut to = ours(SIZE);
+    let front = Front::start(&to, Fault::None).unwrap();
+    let size = usize::try_from(SIZE).unwrap();
+    let spec = TargetSpec { size, manner: DataManner::NeverReads, ..TargetSpec::default() };
+    let silent = HandTarget::start(spec, |_| ()).unwrap();
+    let heartbeat = Heartbeat::start();
+    from.write(front.name(), from.addr(), to.addr(), 4096).ok();
+    front.proxy().set(Fault::Stall);
+    for (version, name, at) in [(2, silent.name(), BASE), (3, front.name(), to.addr())] {
+        for n in [16, 256] {
+            let parts = Parts::tiled(n, SIZE, (from.addr(), at, SIZE));
+            let id = from.submit(Direction::Write, name, &parts);
+            let begun = now();
+            let answer = from.wait(id);
+            say(&format!("{test}: version {version}: {n} in {:?}", begun.elapsed()));
+            assert_eq!(answer.number("failed"), n, "{answer:?}");
+            heartbeat.assert_within("all of them", begun.elapsed(), STILL.end);
+            front.proxy().set(Fault::CutAll);
+            front.proxy().set(Fault::Stall);
+        }
+    }
+    front.proxy().set(Fault::CutAll);
+    front.proxy().set(Fault::None);
+    from.pattern(0, SIZE, 5);
+    from.write(front.name(), from.addr(), to.addr(), SIZE).ok();
+    to.verify(0, SIZE, 5);
+    from.quit();
+    to.quit();
+}
+
+#[test]
 fn fb04_a_peer_that_crawls_is_waited_for() {
     // FB04: 1 MiB a second is progress, however long the whole takes.
     let test = "fb04_a_peer_that_crawls_is_waited_for";

@@ -12,11 +12,14 @@ use te_segment::SliceToken;
 use te_transport::{RemoteSide, SliceFault};
 
 use crate::client::Client;
+use crate::inbox::Load;
 
 /// One such write.
 #[derive(Debug)]
 pub(super) struct Doubt {
     pub(super) token: SliceToken,
+    /// What it counts for until it has ended.
+    pub(super) load: Load,
     pub(super) fault: SliceFault,
     pub(super) lane: usize,
     /// The connection that was lost.
@@ -44,9 +47,7 @@ impl Client {
         if !gone.is_empty() {
             self.parts.counters.fences.one();
         }
-        for doubt in gone {
-            self.complete(doubt.token, Err(doubt.fault), RemoteSide::Settled);
-        }
+        self.end(index, gone, RemoteSide::Settled);
     }
 
     /// Ends the doubts whose time is over.
@@ -58,8 +59,13 @@ impl Client {
         if peer.doubts.is_empty() {
             peer.pool.want_fence(false);
         }
-        for doubt in gone {
-            self.complete(doubt.token, Err(doubt.fault), RemoteSide::InDoubt);
+        self.end(index, gone, RemoteSide::InDoubt);
+    }
+
+    fn end(&mut self, index: usize, doubts: Vec<Doubt>, remote: RemoteSide) {
+        for doubt in doubts {
+            self.peers[index].left.merge(doubt.load);
+            self.complete(doubt.token, Err(doubt.fault), remote);
         }
     }
 
@@ -67,9 +73,8 @@ impl Client {
     pub(super) fn end_doubts_of(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.pool.want_fence(false);
-        for doubt in std::mem::take(&mut peer.doubts) {
-            self.complete(doubt.token, Err(doubt.fault), RemoteSide::InDoubt);
-        }
+        let doubts = std::mem::take(&mut peer.doubts);
+        self.end(index, doubts, RemoteSide::InDoubt);
     }
 
     /// Ends every doubt as it is.

@@ -33,7 +33,7 @@ pub(super) struct Peer {
     found: Vec<SocketAddr>,
     attempt: Option<Attempt>,
     /// What left the queue since the inbox was told.
-    left: Load,
+    pub(super) left: Load,
     pub(super) stirred: bool,
 }
 
@@ -278,7 +278,7 @@ impl Client {
         if let Some(link) = peer.links[attempt.lane] {
             self.close_link(link, Fate::Reset);
         }
-        self.peers[index].pool.on_lost(attempt.lane);
+        self.peers[index].pool.on_given_up(attempt.lane);
     }
 
     /// The link of a lane.

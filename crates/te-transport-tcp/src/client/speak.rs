@@ -10,6 +10,7 @@ use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 use crate::client::Client;
 use crate::client::doubt::Doubt;
 use crate::exchange::Fate;
+use crate::inbox::Load;
 use crate::pool::Job;
 use crate::v3::{FEATURE_CHECKSUM, Finished, Hello, Limits, News, Session, VERSION};
 
@@ -198,14 +199,18 @@ impl Client {
             return Some(Job { retried: true, before: remote, ..job });
         }
         let token = job.slice.token;
-        self.peers[peer].count_out(std::slice::from_ref(&job));
+        let mut load = Load::default();
+        load.add(&job.slice);
         drop(job);
         match result {
             Err(fault) if remote == RemoteSide::InDoubt && fault.class != FaultClass::Closed => {
                 let until = now + self.parts.config.fence_timeout;
-                self.keep_doubt(peer, Doubt { token, fault, lane, number, until });
+                self.keep_doubt(peer, Doubt { token, load, fault, lane, number, until });
             }
-            result => self.complete(token, result, remote),
+            result => {
+                self.peers[peer].left.merge(load);
+                self.complete(token, result, remote);
+            }
         }
         None
     }

@@ -217,10 +217,7 @@ pub(crate) fn millis(c: &Value, key: &str) -> Option<Duration> {
 }
 
 fn notify_failure(outcome: &NotifyOutcome) -> Option<String> {
-    match outcome {
-        NotifyOutcome::Failed(why) => Some(format!("the notification failed: {why}")),
-        _ => None,
-    }
+    outcome.cause().map(|why| format!("the notification failed: {why}"))
 }
 
 fn numbers(list: &Value) -> Vec<u64> {
