@@ -146,16 +146,13 @@ impl Peers {
         }
     }
 
-    /// The descriptor as published; where that has no news, as its owner tells it.
+    /// The descriptor as published. Whoever asks again does so because that does not fit, and
+    /// changes are published a moment late, so the owner has the last word then.
     fn ask(&self, id: SegmentId, name: &SegmentName) -> Result<Resolved, ResolveError> {
         let own = &self.publisher.paged().main;
         let found = self.directory.fetch(name, own)?;
-        let known = self.current(id);
-        let is_old = known.is_some_and(|known| has_no_news(known.descriptor(), &found.descriptor));
-        match is_old.then(|| self.directory.ask_owner(name, &found, own)) {
-            Some(Some(newer)) => Ok(newer),
-            _ => Ok(found),
-        }
+        let newer = self.current(id).and_then(|_| self.directory.ask_owner(name, &found, own));
+        Ok(newer.unwrap_or(found))
     }
 
     /// Gives a ticket back without a result.
@@ -245,12 +242,6 @@ impl Peers {
     pub(crate) fn is_cached(&self) -> bool {
         self.cached
     }
-}
-
-/// Whether a descriptor that was fetched tells of no other buffers than the known one.
-fn has_no_news(known: &SegmentDescriptor, fetched: &SegmentDescriptor) -> bool {
-    let incarnation = |of: &SegmentDescriptor| of.te.as_ref().map(|te| te.incarnation);
-    incarnation(known) == incarnation(fetched) && known.buffers() == fetched.buffers()
 }
 
 /// Where a peer answers, and what it says about itself.

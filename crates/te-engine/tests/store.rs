@@ -151,7 +151,7 @@ impl Records for MemoryStore {
     fn records_of(&self, name: &str) -> Vec<(String, Vec<u8>)> {
         let (keys, name) = (KeySpace::new(None), SegmentName::parse(name).unwrap());
         let both = [keys.segment(&name), keys.rpc_meta(&name)];
-        let found = |key: String| Some((key.clone(), self.get(&key).unwrap()?));
+        let found = |key: String| Some((key.clone(), self.get(&key).unwrap()?.value));
         both.into_iter().filter_map(found).collect()
     }
 }
