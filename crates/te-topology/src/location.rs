@@ -7,6 +7,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use crate::NumaNode;
 
 /// Where a range of memory lives.
@@ -102,8 +104,15 @@ impl fmt::Display for MemoryLocation {
     }
 }
 
+impl Serialize for MemoryLocation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The kinds of accelerators that have a prefix of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DeviceKind {
     /// `cuda:`

@@ -1,0 +1,1 @@
+//! Tables of GIDs and what is chosen of them.
