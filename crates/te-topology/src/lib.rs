@@ -5,8 +5,11 @@
 //! matrices that users write; it asks the kernel on which nodes pages lie; choices are pure
 //! functions on what was read. It opens no device, starts no thread and knows no protocol.
 
+mod address;
 mod affinity;
 mod cpuset;
+mod custom;
+mod filter;
 mod gid;
 mod location;
 mod lstopo;
@@ -15,14 +18,23 @@ mod matrix;
 mod nccl;
 mod nic;
 mod numa;
+mod pages;
 mod path;
 mod pci;
+mod placement;
+mod ranked;
 mod read;
+mod select;
 mod sysfs;
 mod xml;
 
+pub use address::{
+    AddressChoice, AddressError, AddressReason, AddressWish, HostInterface, choose_address,
+};
 pub use affinity::{Affinity, AffinityRow, NicGroup, Reach};
 pub use cpuset::{CpuSet, MAX_CPU};
+pub use custom::{CustomTopology, CustomTopologyError, MAX_CUSTOM_BYTES};
+pub use filter::NicFilter;
 pub use gid::{
     Gid, GidChoice, GidClass, GidEntry, GidError, GidTable, GidType, GidWish, choose_gid, rank_gids,
 };
@@ -35,13 +47,17 @@ pub use machine::{
 };
 pub use matrix::{
     MAX_LOCATION_BYTES, MAX_LOCATIONS, MAX_NICS_PER_LIST, MatrixError, MatrixProblem, NicTiers,
-    PriorityMatrix,
+    PriorityMatrix, RowFault,
 };
 pub use nccl::read_nccl_xml;
 pub use nic::{LinkLayer, MAX_NIC_NAME_BYTES, NicIndex, NicName, ParseNicNameError};
 pub use numa::NumaNode;
+pub use pages::{KernelPages, PageNodes};
 pub use path::{DeviceRef, PathClass};
 pub use pci::{ParsePciAddressError, PciAddress, PciClass, PciLink};
+pub use placement::{EXACT_PAGES, PageRun, Placement, PlacementError};
+pub use ranked::{MAX_RANKED, RankedError, RankedMemory, RankedNic, RankedTopology, Ranks};
 pub use read::{ReadMachineError, read_machine};
+pub use select::{AffinityRuleError, NicPick, NicSelector, PeerAffinity, Picker, SelectError};
 pub use sysfs::{CaptureError, MAX_CAPTURE_BYTES, MAX_GIDS, SysTree, read_sysfs, read_tree};
 pub use xml::{MAX_XML_BYTES, XmlError};

@@ -20,7 +20,7 @@ pub use nic::{Nic, NicKind, Port, PortState};
 pub use pci::{HostBridge, HostBridgeIndex, PciDevice, PciIndex, PciKind};
 
 pub(crate) use build::{MachineParts, UNNUMBERED};
-pub(crate) use gpu::gpu_kind;
+pub(crate) use gpu::{gpu_kind, kind_of_vendor};
 
 /// What is in a machine, as far as the source says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

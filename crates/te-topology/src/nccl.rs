@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
-use crate::machine::{MachineParts, UNNUMBERED};
+use crate::machine::{MachineParts, UNNUMBERED, kind_of_vendor};
 use crate::xml::{self, Element, XmlError, shortened};
 use crate::{
-    Certainty, CpuSet, GpuLink, GpuLinkKind, HostBridgeIndex, Interface, InterfaceKind, LinkLayer,
-    Locality, Machine, Nic, NicKind, NicName, Node, NumaNode, PciAddress, PciClass, PciDevice,
-    PciIndex, PciKind, PciLink, Port, PortState, Source,
+    Certainty, CpuSet, DeviceKind, GpuLink, GpuLinkKind, HostBridgeIndex, Interface, InterfaceKind,
+    LinkLayer, Locality, Machine, Nic, NicKind, NicName, Node, NumaNode, PciAddress, PciClass,
+    PciDevice, PciIndex, PciKind, PciLink, Port, PortState, Source,
 };
 
 /// Reads a machine from the XML of NCCL or RCCL.
@@ -113,12 +113,10 @@ impl<'a> Reader<'a> {
     }
 
     fn read_gpu(&mut self, element: &'a Element, pci: PciIndex) {
-        let Some(position) = self.parts.add_gpu_by_class(pci) else {
-            self.parts.note("gpu", "an element below a device that is no GPU");
-            return;
-        };
+        let vendor = self.parts.pci[pci.position()].id.map(|id| id.0);
+        let kind = vendor.and_then(kind_of_vendor).unwrap_or_else(|| gpu_of_element(element));
+        let position = self.parts.add_gpu(pci, kind);
         let told = element.number("dev").filter(|index| *index != UNNUMBERED);
-        let kind = self.parts.gpus[position].kind;
         let is_free = |index: &u32| {
             !self.parts.gpus.iter().any(|gpu| gpu.kind == kind && gpu.index == *index)
         };
@@ -216,6 +214,12 @@ impl<'a> Reader<'a> {
         }
         self.parts.add_switched(GpuLinkKind::NvLink, &on_switch);
     }
+}
+
+/// Whose GPU it is where the device does not say: RCCL writes names of AMD's chips.
+fn gpu_of_element(element: &Element) -> DeviceKind {
+    let is_amd = element.attribute("gcn").is_some() || contains(element, "xgmi");
+    if is_amd { DeviceKind::Hip } else { DeviceKind::Cuda }
 }
 
 fn add_up(on_switch: &mut Vec<(usize, u32, u64)>, gpu: usize, count: u32) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::machine::MachineParts;
 use crate::{Machine, Source};
 
+mod address;
 mod capture;
 mod gid;
 mod net;
@@ -19,7 +20,7 @@ pub use capture::{CaptureError, MAX_CAPTURE_BYTES};
 pub use gid::MAX_GIDS;
 pub use tree::SysTree;
 
-pub(crate) use net::InterfaceFacts;
+use net::InterfaceFacts;
 
 /// Reads the machine whose `/sys` and `/proc` are below `root`: `/` for this machine.
 ///

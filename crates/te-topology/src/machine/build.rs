@@ -61,6 +61,12 @@ impl MachineParts {
     pub(crate) fn add_gpu_by_class(&mut self, pci: PciIndex) -> Option<usize> {
         let device = &self.pci[pci.position()];
         let kind = gpu_kind(device.class?, device.id)?;
+        Some(self.add_gpu(pci, kind))
+    }
+
+    /// Adds a GPU of a kind that the source says.
+    pub(crate) fn add_gpu(&mut self, pci: PciIndex, kind: DeviceKind) -> usize {
+        let device = &self.pci[pci.position()];
         self.gpus.push(Gpu {
             kind,
             index: UNNUMBERED,
@@ -69,7 +75,7 @@ impl MachineParts {
             near: device.near.clone(),
             model: None,
         });
-        Some(self.gpus.len() - 1)
+        self.gpus.len() - 1
     }
 
     /// Adds a link between two GPUs; what is known of the pair already stays.

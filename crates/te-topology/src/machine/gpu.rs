@@ -35,22 +35,27 @@ impl Gpu {
 ///
 /// Graphics of servers' management controllers, of CPUs and of virtual machines are none.
 pub(crate) fn gpu_kind(class: PciClass, id: Option<(u16, u16)>) -> Option<DeviceKind> {
-    let by_vendor = match id.map(|id| id.0) {
-        Some(0x10de) => Some(DeviceKind::Cuda),
-        Some(0x1002) => Some(DeviceKind::Hip),
-        Some(0x1ed5) => Some(DeviceKind::Musa),
-        Some(0x9999) => Some(DeviceKind::Maca),
-        Some(0xcabc) => Some(DeviceKind::Mlu),
-        Some(0x1ee0) => Some(DeviceKind::Supa),
-        Some(0x19e5) => Some(DeviceKind::Npu),
-        _ => None,
-    };
+    let by_vendor = id.and_then(|id| kind_of_vendor(id.0));
     match class.kind() {
         // The class of a card that only computes; files written by hand often leave the vendor out.
         0x0302 if id.is_none() => Some(DeviceKind::Cuda),
         0x0300 if id.is_some_and(|id| MANAGEMENT_GRAPHICS.contains(&id)) => None,
         0x0300 => by_vendor.filter(|kind| matches!(kind, DeviceKind::Cuda | DeviceKind::Hip)),
         0x0302 | 0x0380 | 0x1200 => by_vendor,
+        _ => None,
+    }
+}
+
+/// What a vendor's accelerators are called.
+pub(crate) fn kind_of_vendor(vendor: u16) -> Option<DeviceKind> {
+    match vendor {
+        0x10de => Some(DeviceKind::Cuda),
+        0x1002 => Some(DeviceKind::Hip),
+        0x1ed5 => Some(DeviceKind::Musa),
+        0x9999 => Some(DeviceKind::Maca),
+        0xcabc => Some(DeviceKind::Mlu),
+        0x1ee0 => Some(DeviceKind::Supa),
+        0x19e5 => Some(DeviceKind::Npu),
         _ => None,
     }
 }

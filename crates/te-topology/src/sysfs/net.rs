@@ -13,18 +13,18 @@ const MAX_LOWER: usize = 4;
 
 /// What sysfs says of an interface.
 #[derive(Debug, Clone)]
-pub(crate) struct InterfaceFacts {
-    pub(crate) name: String,
-    pub(crate) kind: InterfaceKind,
-    pub(crate) is_up: bool,
-    pub(crate) index: u32,
+pub(super) struct InterfaceFacts {
+    pub(super) name: String,
+    pub(super) kind: InterfaceKind,
+    pub(super) is_up: bool,
+    pub(super) index: u32,
     speed_mbps: Option<u64>,
-    hardware: Option<String>,
+    pub(super) hardware: Option<String>,
 }
 
 impl InterfaceFacts {
     /// All interfaces of a tree, sorted by name.
-    pub(crate) fn all(tree: &SysTree) -> Vec<Self> {
+    pub(super) fn all(tree: &SysTree) -> Vec<Self> {
         let Some(list) = tree.folder("sys/class/net") else { return Vec::new() };
         let names = list.names();
         let known = names.iter().take(MAX_INTERFACES);
