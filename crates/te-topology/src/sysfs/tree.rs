@@ -159,6 +159,15 @@ impl SysTree {
 
     /// The names in a folder at a path without links, sorted.
     pub(crate) fn names_at(&self, path: &str) -> Vec<String> {
+        let names = self.names_unseen(path);
+        if self.seen.is_some() {
+            // Names tell something even if nobody looks behind them; only folders and links are kept.
+            names.iter().for_each(|name| drop(self.entry(&join(path, name))));
+        }
+        names
+    }
+
+    fn names_unseen(&self, path: &str) -> Vec<String> {
         match &self.place {
             Place::Memory(entries) => names_in_memory(entries, path),
             Place::Disk(root) => {
