@@ -54,7 +54,10 @@ impl Scratch {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("te-topology-{}-{number}", process::id()));
+        // Trees are tens of thousands of files, which disks of test machines make slowly.
+        let memory = PathBuf::from("/dev/shm");
+        let above = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = above.join(format!("te-topology-{}-{number}", process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
