@@ -46,7 +46,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// How much longer than its counted time a run may take by the clock.
 const CLOCK_FACTOR: u32 = 10;
 
-/// How long a guest may take to hand back files and switch itself off, in counted time.
+/// How long a guest may take to hand back files once its program has ended, in counted time.
 const CLOSING: Duration = Duration::from_secs(60);
 
 /// Where a run is.
@@ -143,7 +143,7 @@ impl Budget {
                 Some(format!("{} s", self.limits.time.as_secs_f64()))
             }
             Phase::Closing if self.in_phase > CLOSING => {
-                Some(format!("{} s to switch itself off", CLOSING.as_secs()))
+                Some(format!("{} s to hand back files", CLOSING.as_secs()))
             }
             _ if self.silent > SILENCE => Some(format!(
                 "no sign of life for {} s while {}",

@@ -10,8 +10,9 @@
 //!     once it has ended.
 #![expect(clippy::print_stderr, reason = "standard error is the console, and this is all it has")]
 
+use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -44,14 +45,13 @@ pub(crate) fn is_first_process() -> bool {
 
 /// Does the guest's work, then switches it off.
 pub(crate) fn main() {
-    if let Err(error) = work() {
-        eprintln!("te-guest: {error:#}");
-    }
+    let Err(error) = work();
+    eprintln!("te-guest: {error:#}");
     let _ = busybox(&["poweroff", "-f"]);
     // A first process that ends is a panic of the kernel; the host takes that as it is.
 }
 
-fn work() -> anyhow::Result<()> {
+fn work() -> anyhow::Result<Infallible> {
     busybox(&["sh", "-c", MOUNTS])?;
     load(FIRST_MODULES)?;
     let port = Port::open()?;
@@ -63,8 +63,11 @@ fn work() -> anyhow::Result<()> {
     };
     port.send(&end);
     port.send(&Frame::Done);
-    // The host reads on until the port closes, which it does with the guest.
-    busybox(&["sync"])
+    // What was sent may still lie in the port's queue, and would be lost with this machine: the host
+    // ends it when it has all. I1 holds meanwhile.
+    loop {
+        pause(Duration::from_secs(1));
+    }
 }
 
 const MOUNTS: &str = "set -e; b=/bin/busybox
@@ -157,10 +160,18 @@ impl Port {
         Ok(Self { to: Arc::new(Mutex::new(file)) })
     }
 
-    /// Sends a frame. A host that is gone cannot be told so.
+    /// Sends a frame.
     fn send(&self, frame: &Frame) {
+        self.send_all(std::slice::from_ref(frame));
+    }
+
+    /// Sends frames by one call, since each costs a way out of the emulated machine. A host that is
+    /// gone cannot be told so.
+    fn send_all(&self, frames: &[Frame]) {
+        let mut bytes = Vec::new();
+        let written = frames.iter().try_for_each(|frame| frame.write(&mut bytes));
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = frame.write(&mut *to) {
+        if let Err(error) = written.and_then(|()| Ok(to.write_all(&bytes)?)) {
             eprintln!("te-guest: {error:#}");
         }
     }
@@ -317,14 +328,17 @@ fn bring(port: &Port, folder: &Path, prefix: &str) {
 
 fn bring_file(port: &Port, path: &Path, head: Frame) {
     let Ok(mut file) = File::open(path) else { return };
-    port.send(&head);
     let mut bytes = vec![0; CHUNK];
+    let mut frames = vec![head];
     while let Ok(n) = file.read(&mut bytes) {
         if n == 0 {
-            return;
+            break;
         }
-        port.send(&Frame::Bytes(bytes[..n].to_vec()));
+        frames.push(Frame::Bytes(bytes[..n].to_vec()));
+        port.send_all(&frames);
+        frames.clear();
     }
+    port.send_all(&frames);
 }
 
 /// Waits on a channel that nobody sends on.

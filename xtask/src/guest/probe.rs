@@ -168,7 +168,10 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     if about.is_dir() {
         fs::create_dir_all(to).with_context(told)?;
         for entry in fs::read_dir(from).into_iter().flatten().flatten() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
+            let name = entry.file_name();
+            if is_wanted(&name.to_string_lossy()) {
+                copy(&entry.path(), &to.join(name))?;
+            }
         }
         return Ok(());
     }
@@ -179,6 +182,12 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         Ok(bytes) if is_text && bytes.len() <= LARGEST => fs::write(to, bytes).with_context(told),
         _ => Ok(()),
     }
+}
+
+/// Counters say nothing of where hardware is; tables of GIDs have 1024 places, nearly all empty.
+fn is_wanted(name: &str) -> bool {
+    let is_counter = ["power", "statistics", "hw_counters"].contains(&name);
+    !is_counter && name.parse::<u32>().map_or(true, |number| number < 64)
 }
 
 /// The largest file of a captured tree; those that say something are far smaller.

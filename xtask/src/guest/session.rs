@@ -21,6 +21,7 @@ use crate::guest::files::Returned;
 use crate::guest::init::PORT;
 use crate::guest::look::Looker;
 use crate::guest::wire::Frame;
+use crate::ui::Stopwatch;
 
 /// What qemu is started with.
 #[derive(Debug)]
@@ -203,6 +204,7 @@ impl Session<'_> {
     /// Acts on frames until the guest has said all, is gone, or has used what it may.
     fn follow(&mut self, child: &mut Child) -> anyhow::Result<()> {
         let mut stopping: Option<Duration> = None;
+        let mut last_look = Stopwatch::start();
         loop {
             match self.frames.recv_timeout(LOOK) {
                 Ok(frame) => {
@@ -211,10 +213,15 @@ impl Session<'_> {
                         self.look();
                         return Ok(());
                     }
+                    // A look costs more than a frame does.
+                    if self.limit.is_none() && last_look.elapsed() < LOOK {
+                        continue;
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.await_end(child),
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            last_look = Stopwatch::start();
             self.look();
             match (stopping, &self.limit) {
                 (None, Some(_)) => {

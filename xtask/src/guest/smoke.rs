@@ -133,11 +133,7 @@ impl Scene<'_> {
             Stream::Out => printed.extend_from_slice(bytes),
             Stream::Err => errors.extend_from_slice(bytes),
         })?;
-        let cost = [report.boot, report.wall, report.cpu].map(seconds);
-        self.told.push(format!(
-            "booted in {}, {} in all, {} of processor time",
-            cost[0], cost[1], cost[2]
-        ));
+        self.told.push(cost(&report));
         if !report.console.is_empty() {
             self.told.insert(0, report.console.clone());
         }
@@ -161,7 +157,11 @@ impl Scene<'_> {
     /// What it looks like from within, and that bytes move from its last device to its first. They
     /// are moved by a stock program with this machine's RDMA libraries.
     fn is_as_promised(&mut self, machine: &Machine) -> anyhow::Result<()> {
-        self.script(machine, &format!("/init guest probe look{PING}"))?;
+        let last = machine.n_devices().saturating_sub(1);
+        // Two pairs are two networks.
+        let first = if matches!(machine.links, machine::Links::Pairs(_)) { last - 1 } else { 0 };
+        let script = format!("/init guest probe look\n first=rxe{first}; last=rxe{last}{PING}");
+        self.script(machine, &script)?;
         let printed = String::from_utf8_lossy(&self.printed).into_owned();
         has_devices(&printed, machine)?;
         has_nodes(&printed, machine)?;
@@ -269,7 +269,7 @@ impl Scene<'_> {
         fs::create_dir_all(&folder).context("cannot make a folder")?;
         let file = folder.join("numa2.tar");
         let report = capture_to(self.store, &Machine::named("numa2")?, 1024, &file)?;
-        self.told.push(format!("{} files", report.n_files));
+        self.told.push(cost(&report));
         ensure!(report.end == End::Exit(0), "{}", report.end.text());
         let mut tar = std::process::Command::new("tar");
         let status = tar.arg("-xf").arg(&file).arg("-C").arg(&folder).status();
@@ -293,6 +293,11 @@ impl Scene<'_> {
         fs::create_dir_all(parent).context("cannot make a folder")?;
         Ok(folder)
     }
+}
+
+fn cost(report: &Report) -> String {
+    let [boot, wall, cpu] = [report.boot, report.wall, report.cpu].map(seconds);
+    format!("booted in {boot}, {wall} in all, {cpu} of processor time")
 }
 
 /// Each RDMA device stands on the node that the machine promises, and is up.
@@ -325,7 +330,6 @@ fn has_nodes(printed: &str, machine: &Machine) -> anyhow::Result<()> {
 
 /// A server waits until it listens; then the client begins.
 const PING: &str = "
-    first=$(te-net list | head -1 | cut -d' ' -f1); last=$(te-net list | tail -1 | cut -d' ' -f1)
     netdev=$(te-net list | tail -1 | cut -d' ' -f2)
     before=$(cat /sys/class/net/$netdev/statistics/tx_bytes)
     ibv_rc_pingpong -d $first -g 1 -n 100 -s 4096 >/tmp/server 2>&1 &

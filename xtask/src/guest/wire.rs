@@ -46,7 +46,7 @@ pub(crate) enum Frame {
     File(u32, String),
     /// Bytes of the file that was named last.
     Bytes(Vec<u8>),
-    /// All was said; the guest switches itself off.
+    /// All was said; the host may switch the guest off.
     Done,
     /// Host to guest: end the program, hand back what there is.
     Stop,
