@@ -37,6 +37,9 @@ pub(crate) const TOOLS: &[(&str, &str)] = &[
     ("ibv_rc_pingpong", "ibverbs-utils"),
 ];
 
+/// What makes the RDMA library look for the driver of soft-RoCE.
+pub(crate) const DRIVER: &str = "/etc/libibverbs.d/rxe.driver";
+
 /// Libraries that programs open by name.
 const OPENED: &[&str] = &["libibverbs.so.1", "librdmacm.so.1", "libgcc_s.so.1"];
 
@@ -115,8 +118,7 @@ fn files() -> anyhow::Result<Files> {
     let rxe = plugins.find(|entry| entry.file_name().to_string_lossy().starts_with("librxe-"));
     let rxe = rxe.context("there is no RDMA driver for soft-RoCE")?.path();
     add(libraries::guest_path(&rxe)?, rxe)?;
-    let driver = PathBuf::from("/etc/libibverbs.d/rxe.driver");
-    add(driver.display().to_string(), driver)?;
+    add(DRIVER.to_owned(), PathBuf::from(DRIVER))?;
     Ok(files)
 }
 

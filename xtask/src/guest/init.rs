@@ -104,7 +104,7 @@ const WHOLE_HOST: &str = "set -e; b=/bin/busybox
     $b mount -t overlay -o lowerdir=/run/host,upperdir=/run/above/u,workdir=/run/above/w over /host
     for d in dev proc sys; do $b mount --rbind /$d /host/$d; done
     $b mkdir -p /host/out; $b mount --bind /out /host/out
-    $b mkdir -p /host/run /host/tmp; $b mount -t tmpfs tmp /host/tmp; $b mount --bind /run /host/run
+    $b mkdir -p /host/run; $b mount --bind /run /host/run
     $b cp /usr/bin/te-net /host/usr/bin/te-net
     for t in ip tc rdma; do [ -e /host/usr/bin/$t ] || $b ln -s /usr/sbin/$t /host/usr/bin/$t; done";
 

@@ -157,7 +157,8 @@ impl Machine {
             options.add("-numa", format!("dist,src={b},dst={a},val={distance}"));
         }
         for index in 0..self.nodes.len().min(MAX_BRIDGES) {
-            let bus = 64 * (index % 4) + 32 + index / 4 * 16;
+            // Buses of one bridge are numbered from its own number to that of the next.
+            let bus = 32 + 28 * index;
             let place = format!("pxb-pcie,id=pxb{index},bus_nr={bus},bus=pcie.0,numa_node={index}");
             options.add("-device", place);
         }

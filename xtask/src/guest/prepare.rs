@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::debian;
-use crate::guest::image::{Base, TOOLS};
+use crate::guest::image::{Base, DRIVER, TOOLS, find_program};
 use crate::guest::kernel::Kernel;
 use crate::guest::session::QEMU;
 use crate::journal::Journal;
@@ -52,6 +52,7 @@ pub(crate) fn prepare(workspace: &Workspace, journal: &mut Journal) -> anyhow::R
     if let Some(by_hand) = install(journal)? {
         return Ok(Ready::No(format!("there is no {QEMU}, or not all that it needs; `{by_hand}`")));
     }
+    sweep(&folder.join("runs"));
     let kernel = match Kernel::prepare(&folder.join("kernel"), journal) {
         Ok(kernel) => kernel,
         Err(error) => return Ok(Ready::No(format!("there is no kernel for guests: {error:#}"))),
@@ -69,10 +70,7 @@ pub(crate) fn note(text: &str) {
 
 /// Installs packages. Looking at files first makes the usual case quick.
 fn install(journal: &mut Journal) -> anyhow::Result<Option<String>> {
-    let tools = TOOLS.iter().map(|(name, _)| *name).chain([QEMU, "busybox", "xz"]);
-    let are_there = tools.map(crate::guest::image::find_program).all(|found| found.is_ok());
-    let has_driver = Path::new("/etc/libibverbs.d/rxe.driver").exists();
-    if are_there && has_driver {
+    if is_complete() {
         return Ok(None);
     }
     let mut packages = vec!["qemu-system-x86", "busybox-static", "xz-utils", "librdmacm1"];
@@ -81,7 +79,27 @@ fn install(journal: &mut Journal) -> anyhow::Result<Option<String>> {
     packages.sort_unstable();
     packages.dedup();
     note(&format!("guests need {}", packages.join(" ")));
-    debian::install(journal, &packages)
+    let by_hand = debian::install(journal, &packages)?;
+    // A package may be there, and what it brought be gone.
+    let again = || format!("sudo apt-get install -y --reinstall {}", packages.join(" "));
+    Ok(by_hand.or_else(|| (!is_complete()).then(again)))
+}
+
+fn is_complete() -> bool {
+    let mut tools = TOOLS.iter().map(|(name, _)| *name).chain([QEMU, "busybox", "xz"]);
+    tools.all(|name| find_program(name).is_ok()) && Path::new(DRIVER).exists()
+}
+
+/// Removes what runs that were killed have left. Their names end or begin with their process.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut numbers = name.split('-').filter(|part| part.parse::<u32>().is_ok());
+        let is_alive = |process: &str| Path::new("/proc").join(process).exists();
+        if numbers.next().is_some_and(|process| !is_alive(process)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// This program, stripped, since every guest unpacks it. It is kept until this program changes.

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::guest::budget::Limits;
 use crate::guest::image::Payload;
 use crate::guest::job::{Job, OUT};
 use crate::guest::libraries::{self, Files};
 use crate::guest::machine::Machine;
-use crate::guest::prepare::Store;
+use crate::guest::prepare::{Store, note};
 use crate::guest::session::{Boot, Report, Stream};
 
 /// A program to run in a guest.
@@ -44,6 +44,8 @@ pub(crate) struct Request {
 /// How the guest's processor is had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accel {
+    /// By the processor itself where it can and a guest comes up so, else in software.
+    Auto,
     /// In software: slow, and possible everywhere.
     Tcg,
     /// By the processor itself.
@@ -56,9 +58,17 @@ impl Accel {
         match word {
             "tcg" => Ok(Self::Tcg),
             "kvm" => Ok(Self::Kvm),
-            "auto" if can_kvm() => Ok(Self::Kvm),
-            "auto" => Ok(Self::Tcg),
-            _ => anyhow::bail!("`{word}` is none of auto, tcg, kvm"),
+            "auto" => Ok(Self::Auto),
+            _ => bail!("`{word}` is none of auto, tcg, kvm"),
+        }
+    }
+
+    /// The ways to try, one after the other.
+    fn ways(self) -> &'static [Self] {
+        match self {
+            Self::Auto if can_kvm() => &[Self::Kvm, Self::Tcg],
+            Self::Auto | Self::Tcg => &[Self::Tcg],
+            Self::Kvm => &[Self::Kvm],
         }
     }
 
@@ -66,7 +76,9 @@ impl Accel {
         let words: &[&str] = match self {
             // Random numbers from the processor: without them, the first program that asks for
             // some waits.
-            Self::Tcg => &["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,+rdrand"],
+            Self::Auto | Self::Tcg => {
+                &["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,+rdrand"]
+            }
             Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
         };
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -93,7 +105,7 @@ impl Request {
             folder: PathBuf::from("/"),
             out: None,
             whole_host: false,
-            accel: Accel::of("auto").unwrap_or(Accel::Tcg),
+            accel: Accel::Auto,
             limits: Limits::default(),
             is_verbose: false,
         }
@@ -113,18 +125,27 @@ impl Request {
         let folder = Scratch::new(&store.folder)?;
         let files = folder.0.join("files.cpio");
         store.base.write_run(&files, &self.payload(store)?)?;
-        let boot = Boot {
+        let mut boot = Boot {
             kernel: store.kernel.image(),
             files,
             machine: self.machine.options(self.memory_mib),
-            processor: self.accel.options(),
+            processor: Vec::new(),
             whole_host: self.whole_host,
             is_verbose: self.is_verbose,
             folder: folder.0.clone(),
             out: self.out.clone(),
             limits: self.limits.clone(),
         };
-        boot.run(take)
+        let ways = self.accel.ways();
+        for (index, way) in ways.iter().enumerate() {
+            boot.processor = way.options();
+            let report = boot.run(take)?;
+            if report.is_up || index + 1 == ways.len() {
+                return Ok(report);
+            }
+            note(&format!("no guest with {way:?}: {}", report.end.text()));
+        }
+        bail!("there is no way to have a processor")
     }
 
     fn payload(&self, store: &Store) -> anyhow::Result<Payload> {

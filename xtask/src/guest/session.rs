@@ -66,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) boot: Duration,
     /// Processor time of the whole guest, so far as was seen: up to 0.1 s less than it was.
     pub(crate) cpu: Duration,
+    /// Whether the guest's first process was heard.
+    pub(crate) is_up: bool,
     /// How many files came back.
     pub(crate) n_files: usize,
     /// What the kernel printed.
@@ -87,6 +89,7 @@ impl Boot {
             said: None,
             limit: None,
             boot: None,
+            is_up: false,
             take,
         };
         let followed = session.follow(&mut child);
@@ -97,9 +100,10 @@ impl Boot {
         let console = self.text_of(CONSOLE);
         let end = session.end(&console, || format!("qemu: {status}; {}", self.text_of(COMPLAINTS)));
         let look = session.budget.last();
+        let is_up = session.is_up;
         let n_files = session.returned.map_or(Ok(0), Returned::finish)?;
         let boot = session.boot.unwrap_or(look.wall);
-        Ok(Report { end, wall: look.wall, boot, cpu: look.cpu, n_files, console })
+        Ok(Report { end, wall: look.wall, boot, cpu: look.cpu, is_up, n_files, console })
     }
 
     fn command(&self, theirs: UnixStream) -> anyhow::Result<Command> {
@@ -197,6 +201,7 @@ struct Session<'a> {
     /// The limit that was reached.
     limit: Option<String>,
     boot: Option<Duration>,
+    is_up: bool,
     take: &'a mut dyn FnMut(Stream, &[u8]),
 }
 
@@ -238,7 +243,10 @@ impl Session<'_> {
     /// Whether the guest has said all.
     fn on_frame(&mut self, frame: Frame) -> anyhow::Result<bool> {
         match frame {
-            Frame::Up => self.budget.enter(Phase::Preparing),
+            Frame::Up => {
+                self.is_up = true;
+                self.budget.enter(Phase::Preparing);
+            }
             Frame::Started => {
                 self.boot = Some(self.looker.look().wall);
                 self.budget.enter(Phase::Running);

@@ -21,6 +21,7 @@ fn end_after(frames: &[Frame], console: &str, limits: Limits) -> (End, Vec<u8>) 
         said: None,
         limit: None,
         boot: None,
+        is_up: false,
         take: &mut take,
     };
     session.follow(&mut child).unwrap();
@@ -73,6 +74,7 @@ fn a_guest_that_gives_orders_is_an_error() {
         said: None,
         limit: None,
         boot: None,
+        is_up: false,
         take: &mut |_, _| (),
     };
     assert!(session.follow(&mut child).is_err());
