@@ -49,6 +49,7 @@ fn run(cli: &Cli) -> Result<(), CliError> {
         Verb::Probe(args) => verbs::peer::probe(&cli.common, args),
         Verb::Segment(args) => verbs::segment::run(&cli.common, args),
         Verb::Config(args) => verbs::config::run(&cli.common, args),
+        Verb::Topo(args) => verbs::topo::run(&cli.common, args),
         Verb::Demo(args) => demo::run(&cli.common, args),
         Verb::DemoTarget(args) => demo::target::run(&cli.common, args),
         Verb::Completions { shell } => verbs::completions::run(*shell),
