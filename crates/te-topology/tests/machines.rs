@@ -1,4 +1,5 @@
 //! Whole machines, described by us after real ones: what is found in them and who prefers whom.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 

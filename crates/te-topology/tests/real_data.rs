@@ -1,5 +1,6 @@
 //! Data of real machines, read where it lies: every file loads, and who prefers whom is what
 //! `nvidia-smi` printed there, or what an oracle finds by itself in the same tree.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 
@@ -392,7 +393,7 @@ fn fb48_reported_gid_tables() {
             panic!("{line}");
         };
         let nic: NicName = nic.parse().unwrap();
-        let case = cases.entry((*case).to_owned()).or_insert((nic, GidTable::default(), 0));
+        let case = cases.entry((*case).to_owned()).or_insert_with(|| (nic, GidTable::default(), 0));
         let index = index.parse().unwrap();
         let interface = Some((*interface).to_owned()).filter(|name| !name.is_empty());
         let (gid, kind) = (Gid::parse(gid).unwrap(), GidType::parse(kind));

@@ -55,7 +55,7 @@ fn read_nic(
         parts.note(name.as_str(), "the link to its device leads nowhere");
     }
     // A copy may lack the link; the path of the NIC itself goes through its device then.
-    let path = device.as_ref().map_or(folder.path(), |device| device.path());
+    let path = device.as_ref().unwrap_or(folder).path();
     let own = pci.above(tree, parts, path);
     let interfaces = interfaces(folder, device.as_ref(), own.is_none());
     let below = || {

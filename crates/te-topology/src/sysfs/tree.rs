@@ -2,10 +2,12 @@
 //!
 //! I1  No path leads out of the tree: links are followed here and not by the system, and an
 //!     absolute link begins again at the root.
-//! I2  Reading ends: at most [`MAX_TEXT_BYTES`] of a file, [`MAX_LINKS`] links of a path and
+//! I2  A path that was once seen to be a folder is not looked at again: while a machine is read, its
+//!     devices stay where they are, and most of the work would be walking to them.
+//! I3  Reading ends: at most [`MAX_TEXT_BYTES`] of a file, [`MAX_LINKS`] links of a path and
 //!     [`MAX_ENTRIES`] entries of a folder; pipes and devices are not waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,6 +27,8 @@ const MAX_ENTRIES: usize = 65_536;
 #[derive(Debug, Clone)]
 pub struct SysTree {
     place: Place,
+    /// Folders that were seen (I2).
+    folders: Arc<Mutex<HashSet<String>>>,
     seen: Option<Arc<Mutex<BTreeMap<String, Entry>>>>,
 }
 
@@ -45,7 +49,7 @@ pub(crate) enum Entry {
 impl SysTree {
     /// The tree below a folder that holds `sys` and `proc`; `/` for this machine.
     pub fn on_disk(root: &Path) -> Self {
-        Self { place: Place::Disk(root.to_owned()), seen: None }
+        Self { place: Place::Disk(root.to_owned()), folders: Arc::default(), seen: None }
     }
 
     pub(crate) fn in_memory(entries: BTreeMap<String, Entry>) -> Self {
@@ -57,7 +61,7 @@ impl SysTree {
                 folder = above;
             }
         }
-        Self { place: Place::Memory(all), seen: None }
+        Self { place: Place::Memory(all), folders: Arc::default(), seen: None }
     }
 
     /// The whole text of a file; `None` if it is not there, cannot be read, or is no UTF-8 text.
@@ -83,6 +87,10 @@ impl SysTree {
                 continue;
             }
             let next = join(&done, &part);
+            if self.folders.lock().contains(&next) {
+                done = next;
+                continue;
+            }
             match self.entry(&next)? {
                 Entry::Link(target) => {
                     n_links += 1;
@@ -94,7 +102,11 @@ impl SysTree {
                     }
                     todo.extend(components(&target).rev().map(str::to_owned));
                 }
-                Entry::Text(_) | Entry::Folder => done = next,
+                Entry::Text(_) => done = next,
+                Entry::Folder => {
+                    self.folders.lock().insert(next.clone());
+                    done = next;
+                }
             }
         }
         Some(done)
@@ -102,7 +114,7 @@ impl SysTree {
 
     /// The same tree, which remembers what is looked at.
     pub(super) fn recording(&self) -> Self {
-        Self { seen: Some(Arc::default()), ..self.clone() }
+        Self { seen: Some(Arc::default()), folders: Arc::default(), ..self.clone() }
     }
 
     /// What was looked at and is there.
@@ -149,7 +161,7 @@ impl SysTree {
                 Entry::Text(text) => text.clone(),
                 Entry::Link(_) | Entry::Folder => return None,
             },
-            Place::Disk(root) => read_limited(&root.join(path))?,
+            Place::Disk(root) => read_limited(&root.join(path), path.starts_with("sys/"))?,
         };
         if self.seen.is_some() {
             self.record(path, &Entry::Text(text.clone()));
@@ -220,7 +232,7 @@ impl<'a> Folder<'a> {
         self.tree.entry(&join(&self.path, name)).is_some()
     }
 
-    pub(crate) fn folder(&self, name: &str) -> Option<Folder<'a>> {
+    pub(crate) fn folder(&self, name: &str) -> Option<Self> {
         self.tree.folder(&join(&self.path, name))
     }
 }
@@ -249,10 +261,17 @@ fn names_in_memory(entries: &BTreeMap<String, Entry>, folder: &str) -> Vec<Strin
 }
 
 /// Reads a file that is no link, without waiting for anybody.
-fn read_limited(path: &Path) -> Option<String> {
+fn read_limited(path: &Path, ends_short: bool) -> Option<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let mut text = String::new();
-    file.take(MAX_TEXT_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let mut page = [0; PAGE];
+    let n = file.read(&mut page).ok()?;
+    let mut bytes = page[..n].to_vec();
+    if n == PAGE || n > 0 && !ends_short {
+        file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes).ok()?;
+    }
+    String::from_utf8(bytes).ok()
 }
+
+/// Files of sysfs are at most a page, and are given in one piece.
+const PAGE: usize = 4096;

@@ -211,7 +211,7 @@ impl Fixture {
         let index = self.entries.keys().filter(|path| path.ends_with("/ifindex")).count() + 1;
         self.text(&format!("{path}/ifindex"), index.to_string());
         self.text(&format!("{path}/operstate"), value(words, "operstate").unwrap_or("up"));
-        self.text(&format!("{path}/flags"), "0x1003");
+        self.text(&format!("{path}/flags"), value(words, "flags").unwrap_or("0x1003"));
         self.text(&format!("{path}/type"), if name == "lo" { "772" } else { "1" });
         self.list("sys/class/net", name, path);
     }

@@ -1,5 +1,7 @@
 //! What the tests of machines share: fixtures, scratch folders, the folder with real data, skips.
 #![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "a skip is told to the person who tests")]
 
 pub(crate) mod fixture;
 pub(crate) mod oracle;
