@@ -56,7 +56,10 @@ impl Base {
             return Ok(Self { archive, has: kept.lines().skip(1).map(str::to_owned).collect() });
         }
         let _ = fs::remove_file(&list);
-        write_base(&archive, kernel, &files)?;
+        // Another process may read the one that was there.
+        let fresh = folder.join("base.new");
+        write_base(&fresh, kernel, &files)?;
+        fs::rename(&fresh, &archive).context("cannot keep the base")?;
         let has: BTreeSet<String> = files.into_keys().collect();
         let text = [&key].into_iter().chain(&has).map(|line| format!("{line}\n"));
         fs::write(&list, text.collect::<String>()).context("cannot write the list of the base")?;

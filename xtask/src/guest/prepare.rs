@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
@@ -12,6 +13,7 @@ use crate::guest::image::{Base, DRIVER, TOOLS, find_program};
 use crate::guest::kernel::Kernel;
 use crate::guest::session::QEMU;
 use crate::journal::Journal;
+use crate::ui;
 use crate::workspace::Workspace;
 
 /// Whether guests can be had.
@@ -102,18 +104,21 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// This program, stripped, since every guest unpacks it. It is kept until this program changes.
+/// This program, stripped, since every guest unpacks it. It is kept until this program changes, and
+/// a while longer: another process may run what this one was before.
 fn init(folder: &Path) -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell what program this is")?;
-    let about = fs::metadata(&own).with_context(|| format!("{} is gone", own.display()))?;
+    // Unlike its path, this is there also when a build has replaced the file meanwhile.
+    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let about = fs::metadata(&own).context("cannot look at this program")?;
     let mut hasher = DefaultHasher::new();
-    (&own, about.len(), about.modified().ok()).hash(&mut hasher);
+    (about.len(), about.modified().ok()).hash(&mut hasher);
     let stripped = folder.join(format!("init-{:016x}", hasher.finish()));
     if stripped.exists() {
         return Ok(stripped);
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with("init-") {
+        let is_init = entry.file_name().to_string_lossy().starts_with("init-");
+        if is_init && age(&entry.path()).is_some_and(|age| age > KEPT) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -125,4 +130,11 @@ fn init(folder: &Path) -> anyhow::Result<PathBuf> {
     }
     fs::rename(&fresh, &stripped).context("cannot keep this program")?;
     Ok(stripped)
+}
+
+/// How long a program is kept that is not this one.
+const KEPT: Duration = Duration::from_secs(6 * 3600);
+
+fn age(path: &Path) -> Option<Duration> {
+    ui::wall_clock().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok()
 }

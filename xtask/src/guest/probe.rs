@@ -22,9 +22,13 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<ExitCode> {
         ["look"] => look()?,
         ["exit", code] => return Ok(ExitCode::from(code.parse::<u8>().context("no exit code")?)),
         ["signal", name] => signal(name)?,
-        ["hang"] => hang("the program hangs"),
+        ["hang"] => {
+            fs::write(Path::new(OUT).join("before"), "it hung").context("cannot leave a file")?;
+            hang("the program hangs");
+        }
         ["spin"] => spin(),
         ["flood"] => flood(),
+        ["eat"] => eat(),
         ["leave", text] => leave(text)?,
         ["panic"] => fs::write("/proc/sysrq-trigger", "c").context("cannot crash the kernel")?,
         ["capture"] => capture(Path::new("/"), Path::new(OUT))?,
@@ -103,6 +107,15 @@ fn spin() {
 fn flood() {
     let line = [b'x'; 4096];
     while io::stdout().write_all(&line).is_ok() {}
+}
+
+/// Takes memory for ever, and uses it.
+fn eat() {
+    let mut all = Vec::new();
+    loop {
+        all.push(vec![0x5a_u8; 8 << 20]);
+        std::hint::black_box(&all);
+    }
 }
 
 /// Leaves a file with this text, an executable one, a link and an empty folder.
@@ -192,3 +205,36 @@ fn is_wanted(name: &str) -> bool {
 
 /// The largest file of a captured tree; those that say something are far smaller.
 const LARGEST: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_copied_with_its_links_and_without_counters() {
+        let root = std::env::temp_dir().join(format!("te-probe-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let (from, to) = (root.join("from"), root.join("to"));
+        let device = from.join("sys/devices/pci0000:20/0000:20:00.0");
+        fs::create_dir_all(device.join("power")).unwrap();
+        fs::create_dir_all(device.join("gids")).unwrap();
+        fs::create_dir_all(from.join("sys/bus/pci/devices")).unwrap();
+        fs::write(device.join("numa_node"), "1\n").unwrap();
+        fs::write(device.join("resource0"), "registers").unwrap();
+        fs::write(device.join("power/state"), "x").unwrap();
+        fs::write(device.join("gids/63"), "kept").unwrap();
+        fs::write(device.join("gids/64"), "left").unwrap();
+        fs::write(from.join("sys/devices/other"), "x").unwrap();
+        let target = "../../../devices/pci0000:20/0000:20:00.0";
+        std::os::unix::fs::symlink(target, from.join("sys/bus/pci/devices/0000:20:00.0")).unwrap();
+        capture(&from, &to).unwrap();
+        let through = to.join("sys/bus/pci/devices/0000:20:00.0");
+        assert_eq!(fs::read_to_string(through.join("numa_node")).unwrap(), "1\n");
+        assert!(through.join("gids/63").exists());
+        for absent in ["resource0", "power", "gids/64"] {
+            assert!(!through.join(absent).exists(), "{absent}");
+        }
+        assert!(!to.join("sys/devices/other").exists());
+        fs::remove_dir_all(root).unwrap();
+    }
+}

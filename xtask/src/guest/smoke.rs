@@ -65,6 +65,7 @@ fn cases() -> Vec<Case> {
     add("exit_137_is_no_signal", |scene| scene.ends(&["exit", "137"], &End::Exit(137)));
     add("a_hanging_program_is_ended_and_its_output_kept", |scene| scene.hangs());
     add("a_spinning_program_is_ended_by_processor_time", |scene| scene.spins());
+    add("a_program_that_takes_all_memory_is_killed", |scene| scene.eats());
     add("endless_output_is_cut", |scene| scene.floods());
     add("a_kernel_that_gives_up_is_told", |scene| scene.panics());
     add("a_program_that_is_not_there_is_told", |scene| scene.is_not_there());
@@ -187,9 +188,22 @@ impl Scene<'_> {
     fn hangs(&mut self) -> anyhow::Result<()> {
         let mut request = self.probe(Machine::named("pair")?, &["hang"]);
         request.limits.time = Duration::from_secs(3);
+        let out = self.scratch("hang")?;
+        request.out = Some(out.clone());
         let report = self.run(&request)?;
         ensure!(report.end == End::Limit("3 s".to_owned()), "{}", report.end.text());
         ensure!(self.printed == b"the program hangs\n", "its output is lost");
+        let left = fs::read_to_string(out.join("before")).context("its file is lost")?;
+        ensure!(left == "it hung", "its file is spoilt: {left}");
+        fs::remove_dir_all(out).context("cannot clean up")
+    }
+
+    /// The guest is small, so that this takes little. Its kernel kills the program and lives on.
+    fn eats(&mut self) -> anyhow::Result<()> {
+        let mut request = self.probe(Machine::named("pair")?, &["eat"]);
+        request.memory_mib = 256;
+        let report = self.run(&request)?;
+        ensure!(report.end == End::Signal(9), "{}", report.end.text());
         Ok(())
     }
 
