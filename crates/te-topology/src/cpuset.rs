@@ -84,17 +84,30 @@ impl CpuSet {
 
     /// Whether a CPU is in it.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&cpu))
+        self.covers_range((cpu, cpu))
     }
 
     /// Whether a CPU is in both.
     pub fn intersects(&self, other: &Self) -> bool {
-        self.0.iter().any(|a| other.0.iter().any(|b| a.0 <= b.1 && b.0 <= a.1))
+        let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
+        while let ([a, rest_left @ ..], [b, rest_right @ ..]) = (left, right) {
+            if a.0 <= b.1 && b.0 <= a.1 {
+                return true;
+            }
+            if a.1 < b.1 { left = rest_left } else { right = rest_right }
+        }
+        false
     }
 
     /// Whether every CPU of `other` is in this set.
     pub fn covers(&self, other: &Self) -> bool {
-        other.0.iter().all(|b| self.0.iter().any(|a| a.0 <= b.0 && b.1 <= a.1))
+        other.0.iter().all(|range| self.covers_range(*range))
+    }
+
+    fn covers_range(&self, (first, last): (u32, u32)) -> bool {
+        let after = self.0.partition_point(|range| range.0 <= first);
+        let before = after.checked_sub(1).and_then(|at| self.0.get(at));
+        before.is_some_and(|range| last <= range.1)
     }
 
     /// All CPUs of both.
@@ -152,6 +165,14 @@ mod tests {
         assert_eq!(CpuSet::parse_mask(&format!("1{}", ",0".repeat(3000))), None);
     }
 
+    fn set() -> impl Strategy<Value = std::collections::BTreeSet<u32>> {
+        prop::collection::btree_set(0_u32..24, 0..16)
+    }
+
+    fn of(cpus: &std::collections::BTreeSet<u32>) -> CpuSet {
+        CpuSet::from_ranges(cpus.iter().map(|cpu| (*cpu, *cpu)).collect())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -161,6 +182,16 @@ mod tests {
                 prop_assert_eq!(CpuSet::parse_list(&set.to_string()), Some(set));
             }
             CpuSet::parse_mask(&text);
+        }
+
+        #[test]
+        fn sets_are_sets(a in set(), b in set(), cpu in 0_u32..24) {
+            let (x, y) = (of(&a), of(&b));
+            prop_assert_eq!(x.len(), a.len());
+            prop_assert_eq!(x.contains(cpu), a.contains(&cpu));
+            prop_assert_eq!(x.intersects(&y), !a.is_disjoint(&b));
+            prop_assert_eq!(x.covers(&y), b.is_subset(&a));
+            prop_assert_eq!(x.union(&y), of(&(&a | &b)));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Reader {
         }
         if object.attribute("type") == Some("NUMANode") {
             match object.number("os_index").map(NumaNode::new) {
-                Some(number) => self.parts.nodes.push(Node {
+                Some(number) => self.parts.add_node(Node {
                     number,
                     cpus: object
                         .attribute("cpuset")
@@ -189,7 +189,7 @@ impl Reader {
 
     fn add_interface(&mut self, name: &str, index: PciIndex) {
         let near = self.parts.pci[index.position()].near.clone();
-        self.parts.interfaces.push(Interface {
+        self.parts.add_interface(Interface {
             name: shortened(name),
             kind: InterfaceKind::Hardware,
             is_up: true,
@@ -206,7 +206,7 @@ impl Reader {
         };
         let near = self.parts.pci[index.position()].near.clone();
         let ports = ports(device);
-        self.parts.nics.push(Nic {
+        self.parts.add_nic(Nic {
             name,
             kind: NicKind::Hardware,
             pci: Some(index),

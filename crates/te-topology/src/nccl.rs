@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
             self.parts.note("cpu", "an element without the number of its NUMA node");
             return;
         };
-        self.parts.nodes.push(Node {
+        self.parts.add_node(Node {
             number,
             cpus,
             memory_bytes: None,
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     fn read_gpu(&mut self, element: &'a Element, pci: PciIndex) {
         let vendor = self.parts.pci[pci.position()].id.map(|id| id.0);
         let kind = vendor.and_then(kind_of_vendor).unwrap_or_else(|| gpu_of_element(element));
-        let position = self.parts.add_gpu(pci, kind);
+        let Some(position) = self.parts.add_gpu(pci, kind) else { return };
         let told = element.number("dev").filter(|index| *index != UNNUMBERED);
         let is_free = |index: &u32| {
             !self.parts.gpus.iter().any(|gpu| gpu.kind == kind && gpu.index == *index)
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
             rate_mbps: rate,
             lid: None,
         }];
-        self.parts.nics.push(Nic {
+        self.parts.add_nic(Nic {
             name,
             kind: NicKind::Hardware,
             pci: Some(pci),
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
     /// What hangs on no PCI device is a socket interface.
     fn read_plain_interfaces(&mut self, element: &Element, near: &Locality) {
         for net in element.children_named("net") {
-            self.parts.interfaces.push(Interface {
+            self.parts.add_interface(Interface {
                 name: shortened(net.attribute("name").unwrap_or("net")),
                 kind: InterfaceKind::Virtual,
                 is_up: true,

@@ -37,6 +37,6 @@ pub fn read_tree(tree: &SysTree) -> Machine {
     net::read(tree, &mut parts, &mut pci);
     nic::read(tree, &mut parts, &mut pci);
     parts.tell_ports_apart();
-    pci.add_gpus(&mut parts);
+    pci.add_gpus(tree, &mut parts);
     parts.finish(Source::Sysfs)
 }

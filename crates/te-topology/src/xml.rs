@@ -8,8 +8,8 @@ use thiserror::Error;
 
 /// Longest XML text that is read, in bytes.
 pub const MAX_XML_BYTES: usize = 64 << 20;
-/// Most elements of one document.
-const MAX_ELEMENTS: usize = 1_000_000;
+/// Most elements of one document; a large server has some ten thousand.
+const MAX_ELEMENTS: usize = 200_000;
 /// Deepest nesting; lstopo's own files stay below 40.
 const MAX_DEPTH: usize = 200;
 /// Most attributes of one element.

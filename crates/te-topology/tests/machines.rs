@@ -232,3 +232,29 @@ fn machines_are_printed_as_json() {
     assert_eq!(affinity["rows"][1]["location"], "hip:0");
     assert_eq!(affinity["rows"][1]["groups"][0]["class"], "PIX");
 }
+
+/// A driver's file has the model, which is read, and serial numbers, which are not captured.
+#[test]
+fn models_are_read_and_serial_numbers_are_not_captured() {
+    let more = "root pci0000:00\n  0000:00:01.0 gpu 10de:2330\n\
+        file proc/driver/nvidia/gpus/0000:00:01.0/information = \
+        Model: \\t\\t NVIDIA H100 80GB HBM3\\nGPU UUID: \\t GPU-1f3c\n";
+    let tree = Fixture::parse(more).tree();
+    let machine = read_tree(&tree);
+    assert_eq!(machine.gpus()[0].model.as_deref(), Some("NVIDIA H100 80GB HBM3"));
+    let text = tree.capture();
+    assert!(!text.contains("UUID"), "{text}");
+    assert_eq!(read_tree(&SysTree::from_capture(&text).unwrap()), machine);
+}
+
+/// More of a kind than a matrix can hold are left out, with a note.
+#[test]
+fn there_are_bounds_on_what_is_kept() {
+    let nics: String = (0..1030)
+        .map(|n| format!("sys/class/infiniband/n{n}/ports/1/state\t4: ACTIVE\n"))
+        .collect();
+    let machine = read_tree(&SysTree::from_capture(&nics).unwrap());
+    assert_eq!(machine.nics().len(), 1024);
+    assert!(machine.notes().iter().any(|note| note.subject == "NICs"));
+    assert_eq!(matrix(&machine).nics().len(), 1024);
+}

@@ -1,7 +1,7 @@
 //! Puts a machine together from what a reader found.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::gpu::gpu_kind;
 use super::{
@@ -19,10 +19,14 @@ pub(crate) struct MachineParts {
     pub(crate) pci: Vec<PciDevice>,
     pub(crate) nics: Vec<Nic>,
     pub(crate) gpus: Vec<Gpu>,
-    pub(crate) gpu_links: Vec<GpuLink>,
+    gpu_links: BTreeMap<(usize, usize), GpuLink>,
     pub(crate) interfaces: Vec<Interface>,
     notes: BTreeSet<Note>,
 }
+
+/// So many NICs, GPUs, nodes, interfaces and host bridges each are kept. It is what one row of a
+/// matrix may hold, and bounds what ranking costs.
+const MAX_OF_A_KIND: usize = crate::MAX_NICS_PER_LIST;
 
 /// More notes than this help nobody.
 const MAX_NOTES: usize = 1000;
@@ -39,6 +43,9 @@ impl MachineParts {
         let known = self.host_bridges.iter().position(|bridge| bridge.name == name);
         let position = known.unwrap_or(self.host_bridges.len());
         if known.is_none() {
+            if !self.has_room(self.host_bridges.len(), "host bridges") {
+                return None;
+            }
             self.host_bridges.push(HostBridge { name: name.to_owned(), near: near.clone() });
         }
         let index = HostBridgeIndex::new(position)?;
@@ -61,11 +68,14 @@ impl MachineParts {
     pub(crate) fn add_gpu_by_class(&mut self, pci: PciIndex) -> Option<usize> {
         let device = &self.pci[pci.position()];
         let kind = gpu_kind(device.class?, device.id)?;
-        Some(self.add_gpu(pci, kind))
+        self.add_gpu(pci, kind)
     }
 
     /// Adds a GPU of a kind that the source says.
-    pub(crate) fn add_gpu(&mut self, pci: PciIndex, kind: DeviceKind) -> usize {
+    pub(crate) fn add_gpu(&mut self, pci: PciIndex, kind: DeviceKind) -> Option<usize> {
+        if !self.has_room(self.gpus.len(), "GPUs") {
+            return None;
+        }
         let device = &self.pci[pci.position()];
         self.gpus.push(Gpu {
             kind,
@@ -75,15 +85,42 @@ impl MachineParts {
             near: device.near.clone(),
             model: None,
         });
-        self.gpus.len() - 1
+        Some(self.gpus.len() - 1)
+    }
+
+    pub(crate) fn add_nic(&mut self, nic: Nic) {
+        if self.has_room(self.nics.len(), "NICs") {
+            self.nics.push(nic);
+        }
+    }
+
+    pub(crate) fn add_node(&mut self, node: Node) {
+        if self.has_room(self.nodes.len(), "NUMA nodes") {
+            self.nodes.push(node);
+        }
+    }
+
+    pub(crate) fn add_interface(&mut self, interface: Interface) {
+        if self.has_room(self.interfaces.len(), "network interfaces") {
+            self.interfaces.push(interface);
+        }
+    }
+
+    fn has_room(&mut self, n_known: usize, what: &str) -> bool {
+        let has_room = n_known < MAX_OF_A_KIND;
+        if !has_room {
+            // One note for each kind, which must not be lost among a thousand others.
+            let text = format!("there are more than {MAX_OF_A_KIND}; the rest was left out");
+            self.notes.insert(Note { subject: what.to_owned(), text });
+        }
+        has_room
     }
 
     /// Adds a link between two GPUs; what is known of the pair already stays.
     pub(crate) fn add_link(&mut self, link: GpuLink) {
-        let link = GpuLink { a: link.a.min(link.b), b: link.a.max(link.b), ..link };
-        let pair = (link.a, link.b);
-        if link.a != link.b && !self.gpu_links.iter().any(|old| (old.a, old.b) == pair) {
-            self.gpu_links.push(link);
+        let (a, b) = (link.a.min(link.b), link.a.max(link.b));
+        if a != b {
+            self.gpu_links.entry((a, b)).or_insert(GpuLink { a, b, ..link });
         }
     }
 
@@ -133,7 +170,7 @@ impl MachineParts {
             pci: self.pci,
             nics: self.nics,
             gpus: self.gpus,
-            gpu_links: self.gpu_links,
+            gpu_links: self.gpu_links.into_values().collect(),
             interfaces: self.interfaces,
             notes: self.notes.into_iter().collect(),
         }
@@ -203,11 +240,13 @@ impl MachineParts {
             place[*old] = new;
         }
         self.gpus = order.iter().map(|position| self.gpus[*position].clone()).collect();
-        for link in &mut self.gpu_links {
+        let links = std::mem::take(&mut self.gpu_links).into_values();
+        let moved = links.map(|link| {
             let (a, b) = (place[link.a], place[link.b]);
-            (link.a, link.b) = (a.min(b), a.max(b));
-        }
-        self.gpu_links.sort_by_key(|link| (link.a, link.b));
+            let (a, b) = (a.min(b), a.max(b));
+            ((a, b), GpuLink { a, b, ..link })
+        });
+        self.gpu_links = moved.collect();
     }
 
     /// Tells ports of switches from root ports, where the source has every port: below a root port

@@ -51,7 +51,7 @@ impl SysTree {
     /// The text from which [`Self::from_capture`] gives the same machine.
     ///
     /// It holds what [`read_tree`](super::read_tree) reads and nothing else: no host name, no
-    /// hardware address, no GID.
+    /// hardware address, no GID, no serial number.
     pub fn capture(&self) -> String {
         let recording = self.recording();
         super::read_tree(&recording);
@@ -59,7 +59,9 @@ impl SysTree {
         for (path, entry) in recording.recorded() {
             // A String takes everything that is written to it.
             let _ = match entry {
-                Entry::Text(content) => writeln!(text, "{path}\t{}", escaped(&content)),
+                Entry::Text(content) => {
+                    writeln!(text, "{path}\t{}", escaped(needed(&path, &content)))
+                }
                 Entry::Link(target) => writeln!(text, "{path}\t{LINK}\t{}", escaped(&target)),
                 Entry::Folder if path.is_empty() => Ok(()),
                 Entry::Folder => writeln!(text, "{path}/"),
@@ -88,6 +90,12 @@ pub enum CaptureError {
         /// Counted from 1.
         line: usize,
     },
+}
+
+/// A driver's description of a GPU also has what identifies the very piece; one line is needed.
+fn needed<'a>(path: &str, text: &'a str) -> &'a str {
+    let model = || text.lines().find(|line| line.starts_with("Model:")).unwrap_or_default();
+    if path.ends_with("/information") { model() } else { text }
 }
 
 fn parse_line(line: &str) -> Option<(String, Entry)> {

@@ -57,7 +57,7 @@ pub(super) fn read(tree: &SysTree, parts: &mut MachineParts, pci: &mut PciReader
     for facts in InterfaceFacts::all(tree) {
         let index = facts.hardware.as_ref().and_then(|path| pci.above(tree, parts, path));
         let interface = interface(facts, index, parts);
-        parts.interfaces.push(interface);
+        parts.add_interface(interface);
     }
 }
 

@@ -7,8 +7,6 @@ use crate::machine::MachineParts;
 use crate::pci::thousandths;
 use crate::{LinkLayer, Locality, Nic, NicKind, NicName, Port, PortState};
 
-/// More NICs than this are not read.
-const MAX_NICS: usize = 4096;
 /// More ports of one NIC are not read.
 const MAX_PORTS: usize = 64;
 /// So many slots of a GID table are asked for an interface; it stands in the first ones.
@@ -16,15 +14,15 @@ const MAX_SLOTS: usize = 16;
 
 pub(super) fn read(tree: &SysTree, parts: &mut MachineParts, pci: &mut PciReader) {
     let Some(list) = tree.folder("sys/class/infiniband") else { return };
-    for text in list.names().iter().take(MAX_NICS) {
+    for text in &list.names() {
         match (NicName::parse(text), list.folder(text)) {
             (Ok(name), Some(folder)) => {
                 let nic = read_nic(tree, parts, pci, (name, &folder));
-                parts.nics.push(nic);
+                parts.add_nic(nic);
             }
             (Ok(name), None) => {
                 parts.note(text.as_str(), "its link leads nowhere; it has no port that is known");
-                parts.nics.push(unreadable(name));
+                parts.add_nic(unreadable(name));
             }
             (Err(_), _) => parts.note("class/infiniband", "a name that is none was left out"),
         }

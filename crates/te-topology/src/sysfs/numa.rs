@@ -22,7 +22,7 @@ pub(super) fn read(tree: &SysTree, parts: &mut MachineParts) {
         }
         if let Some(node) = folder.folder(&format!("node{number}")) {
             let node = read_node(*number, &node, parts);
-            parts.nodes.push(node);
+            parts.add_node(node);
         }
     }
     read_distances(tree, parts, online.as_ref());

@@ -87,13 +87,25 @@ impl PciReader {
     }
 
     /// Makes GPUs of the devices that are some, once all of the tree is known.
-    pub(super) fn add_gpus(self, parts: &mut MachineParts) {
+    pub(super) fn add_gpus(self, tree: &SysTree, parts: &mut MachineParts) {
         for index in self.gpus {
-            parts.add_gpu_by_class(index);
+            let address = parts.pci[index.position()].address;
+            if let Some(gpu) = parts.add_gpu_by_class(index) {
+                parts.gpus[gpu].model = model(tree, address);
+            }
         }
     }
 }
 
+/// What NVIDIA's driver calls a GPU, where it is loaded.
+fn model(tree: &SysTree, address: PciAddress) -> Option<String> {
+    let text = tree.text(&format!("proc/driver/nvidia/gpus/{address}/information"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+    Some(line.trim().chars().take(MAX_MODEL).collect())
+}
+
+/// Characters of a model's name that are kept.
+const MAX_MODEL: usize = 80;
 /// Length of `0000:00:00.0`: shorter names in paths are no addresses of devices.
 const FULL_ADDRESS: usize = 12;
 
