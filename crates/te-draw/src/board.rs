@@ -20,23 +20,23 @@ use crate::words;
 /// Draws the machine.
 pub(crate) fn board(subject: Subject<'_>) -> Scene {
     let outline = Outline::of(subject.machine());
-    let cards = Cards::of(subject);
-    let most = outline.places.len().min(4);
-    let layouts = WIDTHS
-        .iter()
-        .flat_map(|width| (1..=i32::try_from(most).unwrap_or(1)).map(move |c| (*width, c)));
-    let drawn = layouts.map(|(width, columns)| {
+    let most = i32::try_from(outline.places.len().min(4)).unwrap_or(1).max(1);
+    let layouts = Cards::choices(subject).into_iter().flat_map(move |cards| {
+        let columns = move |width| (1..=most).map(move |columns| (cards, width, columns));
+        WIDTHS.into_iter().flat_map(columns)
+    });
+    let drawn = layouts.map(|(cards, width, columns)| {
         let each = (width - (columns - 1) * block::GAP) / columns - 2 * PADDING;
         let places = outline.places.iter().map(|place| panel(&cards, place, each)).collect();
         machine(subject, places, width)
     });
-    // How large a screen of 3 to 2 must be to show it.
-    let screen = |scene: &Scene| (scene.w * 2).max(scene.h * 3);
+    // A page is scrolled down rather than across, so height costs more than width.
+    let screen = |scene: &Scene| scene.w + 2 * scene.h;
     drawn.min_by_key(screen).unwrap_or_default()
 }
 
 /// Widths that are tried.
-const WIDTHS: [i32; 3] = [900, 1200, 1500];
+const WIDTHS: [i32; 3] = [900, 1120, 1340];
 /// Between the edge of a panel and what is in it.
 const PADDING: i32 = 12;
 
@@ -44,15 +44,10 @@ fn machine(subject: Subject<'_>, places: Vec<Scene>, width: i32) -> Scene {
     if subject.machine().nodes().len() < 2 {
         return block(None, places, width);
     }
-    let distances = match words::distances(subject.machine()) {
-        Some((low, high)) if low == high => format!("distance {low}"),
-        Some((low, high)) => format!("distances {low} to {high}"),
-        None => "distances not known".to_owned(),
-    };
     let bar = Bar {
         lines: vec![
             ("between NUMA nodes".to_owned(), Face::bold(12), Ink::Text),
-            (distances, Face::plain(11), Ink::Muted),
+            (words::distance_range(subject.machine()), Face::plain(11), Ink::Muted),
         ],
         fill: Ink::Sys,
         edge: Ink::IdleEdge,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use te_topology::{DeviceRef, MemoryLocation, PathClass};
+use te_topology::{DeviceRef, PathClass};
 
 use crate::board::key;
 use crate::ink::Ink;
@@ -17,7 +17,7 @@ pub fn dot(subject: Subject<'_>) -> String {
     let title = quoted(&[subject.title(), words::summary(subject.machine())]);
     let _ = write!(
         graph.text,
-        "graph machine {{\n  label={title}; labelloc=t; compound=true; ranksep=0.4;\n  \
+        "graph machine {{\n  label={title}; labelloc=t; ranksep=0.4;\n  \
          graph [fontname=\"sans-serif\"]; node [fontname=\"sans-serif\", fontsize=10, shape=box, \
          style=filled]; edge [fontname=\"sans-serif\", fontsize=9];\n"
     );
@@ -47,7 +47,7 @@ impl Graph<'_> {
                 (format!("near{at}"), vec![format!("near NUMA nodes {}", numbers.join(", "))])
             }
         };
-        let _ = writeln!(self.text, "  subgraph cluster_{at} {{ color=\"#c8cfd7\";");
+        let _ = writeln!(self.text, "  subgraph cluster_{at} {{ label=\"\"; color=\"#c8cfd7\";");
         self.vertex(&id, &label, Ink::NodeBar, Some(Ink::OnBar));
         for branch in &place.branches {
             self.branch(&id, branch);
@@ -69,6 +69,7 @@ impl Graph<'_> {
             Branch::Device { device, behind } => {
                 let mut label = words::details(self.subject.machine(), *device);
                 label.extend(words::behind(*behind));
+                label.extend(self.uses(*device));
                 let ink = match device {
                     DeviceRef::Nic(_) => Ink::Nic,
                     DeviceRef::Gpu(_) => Ink::Gpu,
@@ -87,6 +88,12 @@ impl Graph<'_> {
                 }
             }
         }
+    }
+
+    fn uses(&self, device: DeviceRef) -> Option<String> {
+        let DeviceRef::Gpu(at) = device else { return None };
+        let group = self.subject.preferred(&self.subject.machine().gpus()[at].location())?;
+        Some(format!("uses {} ({})", words::group(group), group.class))
     }
 
     fn bridge(&self, at: Bridge) -> (Vec<String>, Ink) {
@@ -113,48 +120,56 @@ impl Graph<'_> {
         let _ = writeln!(self.text, "    {id} [label={label}, fillcolor=\"#{fill:06x}\"{font}];");
     }
 
-    /// Between the nodes of all pairs, with their distance.
+    /// What the nodes hang on, if there are several.
     fn distances(&mut self) {
-        let nodes = self.subject.machine().nodes();
-        for (at, from) in nodes.iter().enumerate() {
-            for to in &nodes[at + 1..] {
-                let (a, b) = (from.number, to.number);
-                let distance = words::distance(self.subject.machine(), from, to);
-                let style = "style=bold, constraint=false";
-                let _ = writeln!(self.text, "  c{a} -- c{b} [label=\"{distance}\", {style}];");
-            }
+        let machine = self.subject.machine();
+        if machine.nodes().len() < 2 {
+            return;
+        }
+        let label = ["between NUMA nodes".to_owned(), words::distance_range(machine)];
+        self.vertex("fabric", &label, Ink::Sys, None);
+        for node in machine.nodes() {
+            let _ = writeln!(self.text, "  fabric -- c{};", node.number);
         }
     }
 
+    /// Links that join every pair are one point below the GPUs: their lines would hide the rest.
     fn gpu_links(&mut self) {
-        for link in self.subject.machine().gpu_links() {
+        let machine = self.subject.machine();
+        let (n, links) = (machine.gpus().len(), machine.gpu_links());
+        let colour = Ink::Link.light();
+        if n > 2 && links.len() == n * (n - 1) / 2 {
+            let about = words::gpu_links(self.subject);
+            let label: Vec<String> =
+                about.iter().map(|(word, text)| format!("{word} {text}")).collect();
+            self.vertex("links", &label, Ink::Link, Some(Ink::OnNear));
+            for at in 0..n {
+                let _ = writeln!(self.text, "  g{at} -- links [color=\"#{colour:06x}\"];");
+            }
+            return;
+        }
+        for link in links {
             let class = PathClass::GpuLink { kind: link.kind, count: link.count };
-            let colour = Ink::Link.light();
-            let _ = writeln!(
-                self.text,
-                "  g{} -- g{} [label=\"{class}\", color=\"#{colour:06x}\", constraint=false];",
-                link.a, link.b
-            );
+            let (a, b) = (link.a, link.b);
+            let look = format!("color=\"#{colour:06x}\", tooltip=\"{class}\", constraint=false");
+            let _ = writeln!(self.text, "  g{a} -- g{b} [{look}];");
         }
     }
 
-    /// From each GPU to the NICs it uses first, unless it is no choice at all.
+    /// From each GPU to the NICs it uses first, unless these are so many that it is no choice.
     fn preferences(&mut self) {
         let machine = self.subject.machine();
+        let colour = Ink::Best.light();
         for (at, gpu) in machine.gpus().iter().enumerate() {
-            let location: MemoryLocation = gpu.location();
-            let Some(group) = self.subject.preferred(&location) else { continue };
-            for name in group.nics.iter().filter(|_| group.nics.len() <= 2) {
-                let nic = machine.nics().iter().position(|nic| nic.name == *name);
-                let colour = Ink::Best.light();
-                if let Some(nic) = nic {
-                    let _ = writeln!(
-                        self.text,
-                        "  g{at} -- n{nic} [style=dashed, label=\"{}\", color=\"#{colour:06x}\", \
-                         constraint=false];",
-                        group.class
-                    );
-                }
+            let Some(group) = self.subject.preferred(&gpu.location()) else { continue };
+            let few = group.nics.iter().filter(|_| group.nics.len() <= 2);
+            let found = few.filter_map(|name| machine.nics().iter().position(|n| n.name == *name));
+            for nic in found {
+                let look = format!(
+                    "style=dashed, color=\"#{colour:06x}\", tooltip=\"{}\", constraint=false",
+                    group.class
+                );
+                let _ = writeln!(self.text, "  g{at} -- n{nic} [{look}];");
             }
         }
     }
@@ -186,8 +201,9 @@ mod tests {
             "label=\"NUMA node 0\\nCPUs 0-15 (16)\"",
             "c0 -- b0;",
             "b0 -- n0;",
-            "g0 -- n0 [style=dashed, label=\"PIX\"",
-            "c0 -- c1 [label=\"20\"",
+            "g0 -- n0 [style=dashed, color=\"#d96a00\", tooltip=\"PIX\"",
+            "fabric -- c1;",
+            "g0 -- g1 [color=\"#5d43ad\", tooltip=\"NV18\"",
         ] {
             assert!(graph.contains(part), "{part} in\n{graph}");
         }

@@ -9,7 +9,9 @@ use crate::scene::{Align, Area, Label, Scene, Spot};
 use crate::subject::Subject;
 use crate::words;
 
-const CELL_W: i32 = 44;
+const CELL_W: i32 = 40;
+/// Columns of one table; more devices are several tables.
+const MOST_COLUMNS: usize = 32;
 const CELL_H: i32 = 24;
 const NAME: Face = Face::plain(11);
 const WORD: Face = Face::plain(11);
@@ -17,18 +19,16 @@ const HEAD: Face = Face::bold(13);
 /// Longest name of a column, in pixels; of a longer one the middle is left out.
 const NAME_LONGEST: i32 = 190;
 
-/// The two tables that a machine has something for: NICs, and GPUs if there are several.
+/// The tables that a machine has something for: NICs, and GPUs if there are several.
 pub(crate) fn tables(subject: Subject<'_>) -> Vec<Scene> {
     let nics: Vec<DeviceRef> = subject.nics().collect();
     let gpus: Vec<DeviceRef> = subject.gpus().collect();
-    let mut tables = Vec::new();
-    if !nics.is_empty() {
-        tables.push(table(subject, "Memory and NICs", &nics));
-    }
-    if gpus.len() > 1 {
-        tables.push(table(subject, "Memory and GPUs", &gpus));
-    }
-    tables
+    let gpus = if gpus.len() > 1 { gpus } else { Vec::new() };
+    let kinds = [("Memory and NICs", nics), ("Memory and GPUs", gpus)];
+    let parts = kinds.iter().flat_map(|(title, devices)| {
+        devices.chunks(MOST_COLUMNS).map(|columns| table(subject, title, columns))
+    });
+    parts.collect()
 }
 
 fn table(subject: Subject<'_>, title: &str, columns: &[DeviceRef]) -> Scene {

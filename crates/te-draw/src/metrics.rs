@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn widths_grow_with_size_and_weight() {
-        assert_eq!(FACE.width("mlx5_0"), 39);
+        assert_eq!(FACE.width("mlx5_0"), 37);
         assert!(Face::bold(10).width("mlx5_0") > FACE.width("mlx5_0"));
         assert!(Face::plain(20).width("mlx5_0") > FACE.width("mlx5_0"));
         assert_eq!(FACE.width("中"), 11);

@@ -3,13 +3,13 @@
 //! I1  Each NIC and each GPU is in the outline exactly once.
 //! I2  A bridge is in it only if at least two branches meet there. Of a switch that is left out below
 //!     another one the device says that it is behind it, since its path to others crosses both.
-//! I3  Bridges are nested at most [`MAX_DEPTH`] deep; what is deeper hangs on the last of them.
+//! I3  PCI bridges are nested at most [`MAX_DEPTH`] deep; what is deeper hangs on the last of them.
 
 use std::collections::BTreeMap;
 
 use te_topology::{DeviceRef, HostBridgeIndex, Locality, Machine, NumaNode, PciIndex, PciKind};
 
-/// Deepest nesting of bridges that is drawn.
+/// Deepest nesting of PCI bridges that is drawn.
 const MAX_DEPTH: usize = 5;
 
 /// Places, those of one NUMA node first, by number; then several nodes, then none.
@@ -36,7 +36,7 @@ pub(crate) enum Branch {
     },
     Bridge {
         at: Bridge,
-        below: Vec<Branch>,
+        below: Vec<Self>,
     },
 }
 

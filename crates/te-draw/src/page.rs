@@ -22,7 +22,7 @@ mod table;
 use table::Table;
 
 /// Width that the parts of the page are laid out for, in pixels.
-const WIDTH: i32 = 1300;
+const WIDTH: i32 = 1340;
 
 /// The machine as a page of HTML in one piece, for light and dark screens.
 pub fn html(subject: Subject<'_>) -> String {
@@ -139,7 +139,9 @@ fn nodes(subject: Subject<'_>) -> Table {
     let mut table =
         Table::new("NUMA nodes", &["node", "CPUs", "memory", "distances", "uses NICs, best first"]);
     for node in machine.nodes() {
-        let distances = machine.nodes().iter().map(|to| words::distance(machine, node, to));
+        let known = words::distances(machine).is_some();
+        let others = machine.nodes().iter().filter(|_| known);
+        let distances = others.map(|to| words::distance(machine, node, to));
         let distances: Vec<String> = distances.collect();
         table.row(&[
             node.number.to_string(),

@@ -156,6 +156,15 @@ pub(crate) fn distances(machine: &Machine) -> Option<(u32, u32)> {
     })
 }
 
+/// `distance 21`, `distances 12 to 32`, `distances not known`.
+pub(crate) fn distance_range(machine: &Machine) -> String {
+    match distances(machine) {
+        Some((low, high)) if low == high => format!("distance {low}"),
+        Some((low, high)) => format!("distances {low} to {high}"),
+        None => "distances not known".to_owned(),
+    }
+}
+
 /// The distance between two nodes; `?` if the source does not say it.
 pub(crate) fn distance(machine: &Machine, from: &Node, to: &Node) -> String {
     let told = from.distances.iter().any(|(other, _)| *other == to.number);
@@ -169,8 +178,8 @@ pub(crate) fn distance(machine: &Machine, from: &Node, to: &Node) -> String {
 pub(crate) fn behind(switches: usize) -> Option<String> {
     match switches {
         0 => None,
-        1 => Some("behind 1 more switch".to_owned()),
-        n => Some(format!("behind {n} more switches")),
+        1 => Some("via 1 more switch".to_owned()),
+        n => Some(format!("via {n} more switches")),
     }
 }
 
@@ -204,15 +213,8 @@ pub(crate) fn interfaces(machine: &Machine) -> Vec<(String, Vec<String>)> {
 
 /// `mlx5_0, mlx5_1`, or how many where that would be long.
 pub(crate) fn group(group: &NicGroup) -> String {
-    match group.nics.as_slice() {
-        [] => "no NIC".to_owned(),
-        [one] => clean(one.as_str()),
-        [one, two] => format!("{}, {}", clean(one.as_str()), clean(two.as_str())),
-        [first, .., last] => {
-            let (first, last) = (clean(first.as_str()), clean(last.as_str()));
-            format!("{} NICs, {first} to {last}", group.nics.len())
-        }
-    }
+    let names: Vec<String> = group.nics.iter().map(|nic| clean(nic.as_str())).collect();
+    if names.len() > 4 { count(names.len(), "NIC") } else { names.join(", ") }
 }
 
 /// What a path class means.
@@ -260,7 +262,13 @@ pub(crate) fn gpu_links(subject: Subject<'_>) -> Vec<(String, String)> {
             1..=8 => links.iter().map(pair).collect::<Vec<_>>().join(", "),
             many => format!("{many} pairs of GPUs"),
         };
-        (class.to_string(), format!("{through} {pairs}"))
+        let lanes = match class {
+            PathClass::GpuLink { kind: GpuLinkKind::Xgmi, count: Some(n) } => {
+                format!("with {}, ", count(n as usize, "lane"))
+            }
+            _ => String::new(),
+        };
+        (class.to_string(), format!("{lanes}{through} {pairs}"))
     };
     kinds.into_iter().map(line).collect()
 }

@@ -10,7 +10,7 @@ use crate::subject::Subject;
 use crate::words;
 
 /// Draws the devices of one machine.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Cards<'a> {
     subject: Subject<'a>,
     width: i32,
@@ -20,17 +20,20 @@ const NAME: Face = Face::bold(12);
 const FACT: Face = Face::plain(10);
 const PADDING: i32 = 8;
 /// Text is at least and at most this wide; what is wider is broken into lines.
-const TEXT_WIDTH: std::ops::RangeInclusive<i32> = 96..=150;
+const TEXT_WIDTH: std::ops::RangeInclusive<i32> = 108..=150;
 /// Most lines of one fact.
 const MOST_LINES: usize = 4;
 
 impl<'a> Cards<'a> {
-    pub(super) fn of(subject: Subject<'a>) -> Self {
+    /// Cards as wide as their facts ask for, and narrow ones.
+    pub(super) fn choices(subject: Subject<'a>) -> [Self; 2] {
         let devices = subject.nics().chain(subject.gpus());
         let facts = devices.flat_map(|device| facts(subject, device, 0));
         let widest = facts.map(|(text, face, _)| face.width(&text)).max().unwrap_or(0);
-        let width = widest.clamp(*TEXT_WIDTH.start(), *TEXT_WIDTH.end());
-        Self { subject, width }
+        [widest, 0].map(|width| {
+            let width = width.clamp(*TEXT_WIDTH.start(), *TEXT_WIDTH.end());
+            Self { subject, width }
+        })
     }
 
     pub(super) fn subject(&self) -> Subject<'a> {

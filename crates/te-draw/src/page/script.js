@@ -10,6 +10,7 @@ for (const spot of spots) {
   if (/^[ng]\d+$/.test(spot.dataset.k)) names.set(spot.dataset.k, title.textContent.split("\n")[0]);
   title.remove();
 }
+const order = ["NV", "XGMI", "PIX", "PXB", "PHB", "NODE", "SYS"];
 let marked = [];
 function mark(spot, word) {
   spot.classList.add(word);
@@ -26,7 +27,8 @@ function near(key) {
     if (!groups.has(word)) groups.set(word, []);
     groups.get(word).push(names.get(other));
   }
-  return [...groups].map(([word, list]) => "\n" + word + ": " + list.join(", ")).join("");
+  const rank = (word) => order.findIndex((start) => word.startsWith(start));
+  return [...groups].sort((a, b) => rank(a[0]) - rank(b[0])).map(([word, list]) => "\n" + word + ": " + list.join(", ")).join("");
 }
 function show(spot) {
   clear();

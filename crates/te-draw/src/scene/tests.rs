@@ -1,6 +1,11 @@
 //! Scenes and small machines for tests.
 
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::*;
+use crate::subject::tests::Sample;
 
 /// Two nodes with a switch on each, which a NIC and a GPU share.
 pub(crate) const TWO_NODES: &str = r#"<system version="1">
@@ -44,6 +49,46 @@ impl Label {
     }
 }
 
+/// The machines that the crate ships, by name.
+pub(crate) fn shipped() -> Vec<(String, Sample)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.collect();
+    files.sort();
+    assert!(files.len() >= 6, "{files:?}");
+    let read = |file: PathBuf| {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        (name, Sample::read(&fs::read_to_string(file).unwrap()))
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// A machine with so many nodes, and NICs and GPUs spread over them.
+pub(crate) fn of_size(nodes: usize, nics: usize, gpus: usize) -> Sample {
+    let mut text = String::from("<system version=\"1\">");
+    for node in 0..nodes {
+        let _ = write!(text, "<cpu numaid=\"{node}\" affinity=\"{:x}\">", 1_u64 << node);
+        for at in (node..nics).step_by(nodes) {
+            let _ = write!(
+                text,
+                "<pci busid=\"{at:04x}:01:00.0\" class=\"0x020000\"><nic><net name=\"rocep{at}s0\" \
+                 dev=\"{at}\" speed=\"{}\"/></nic></pci>",
+                at * 1000
+            );
+        }
+        for at in (node..gpus).step_by(nodes) {
+            let _ = write!(
+                text,
+                "<pci busid=\"{at:04x}:02:00.0\" class=\"0x030200\" vendor=\"0x10de\" \
+                 device=\"0x2330\"><gpu dev=\"{at}\"/></pci>"
+            );
+        }
+        text.push_str("</cpu>");
+    }
+    text.push_str("</system>");
+    Sample::read(&text)
+}
+
 /// Texts that overlap another text, or that are not within the scene or the box they are in.
 pub(crate) fn faults(scene: &Scene) -> Vec<String> {
     let texts = scene.items.iter().filter_map(|item| match item {
@@ -61,6 +106,12 @@ pub(crate) fn faults(scene: &Scene) -> Vec<String> {
         faults.extend(over.map(|(other, _)| format!("{text:?} overlaps {other:?}")));
     }
     for item in &scene.items {
+        if let Item::Line((x0, y0), (x1, y1), _) = item {
+            let wire =
+                Area::new(*x0.min(x1), *y0.min(y1), (x1 - x0).abs() + 1, (y1 - y0).abs() + 1);
+            let over = texts.iter().filter(|(_, area)| overlap(*area, wire));
+            faults.extend(over.map(|(text, _)| format!("a line crosses {text:?}")));
+        }
         if let Item::Fill(frame, _) | Item::Frame(frame, _) = item {
             let cut =
                 texts.iter().filter(|(_, area)| overlap(*frame, *area) && !contains(*frame, *area));

@@ -87,7 +87,7 @@ impl Out {
             let width = piece.text.width();
             let gap = usize::from(!is_fresh);
             if !is_fresh && used + gap + width > self.columns {
-                self.text.push('\n');
+                self.end_line();
                 self.push(&line.next, Tone::Dim);
                 used = line.next.width();
             } else if gap > 0 {
@@ -97,9 +97,12 @@ impl Out {
             is_fresh = false;
             used = self.piece(piece, used, &line.next);
         }
-        while self.text.ends_with(' ') {
-            self.text.pop();
-        }
+        self.end_line();
+    }
+
+    /// No line has blanks at its end.
+    fn end_line(&mut self) {
+        self.text.truncate(self.text.trim_end_matches(' ').len());
         self.text.push('\n');
     }
 
