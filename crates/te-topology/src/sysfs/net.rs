@@ -95,7 +95,7 @@ const OVERLAYS: [&str; 14] = [
     "wg",
     "tailscale",
 ];
-const BRIDGES: [&str; 5] = ["docker", "virbr", "br-", "lxcbr", "podman"];
+const BRIDGES: [&str; 6] = ["docker", "virbr", "br-", "lxcbr", "podman", "ovs"];
 const CONTAINER_LINKS: [&str; 6] = ["veth", "cali", "lxc", "tap", "vnet", "vif"];
 
 /// Files say more than names, but many kinds have no file of their own.
