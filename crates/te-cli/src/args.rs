@@ -57,7 +57,7 @@ pub(crate) enum Verb {
     /// Show every setting that is in force, and who set it
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(Config),
-    /// Show this machine: NUMA nodes, NICs, GPUs, and which NICs serve which memory
+    /// Show this machine: NUMA nodes, NICs, GPUs, and who is near to whom
     #[command(after_help = TOPO_EXAMPLES)]
     Topo(Topo),
     /// Move data between two processes, check it, show how fast it was
@@ -206,7 +206,7 @@ pub(crate) struct Config {
 pub(crate) struct Topo {
     #[command(subcommand)]
     pub(crate) action: Option<TopoAction>,
-    /// Show another machine: lstopo XML, NCCL XML, a capture, or a folder with sys and proc
+    /// Another machine: lstopo or NCCL XML, a capture, a folder with sys
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
     /// Print the matrix that Mooncake uses, as for MC_CUSTOM_TOPO_JSON
@@ -228,7 +228,7 @@ pub(crate) struct Topo {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopoAction {
-    /// Write what `te topo` reads of this machine into a file, for --from elsewhere
+    /// Write what `te topo` reads of this machine, for --from elsewhere
     Capture {
         /// The file; - is standard output
         file: PathBuf,

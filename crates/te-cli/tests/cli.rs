@@ -13,3 +13,5 @@ mod faults;
 mod moving;
 #[path = "cli/telling.rs"]
 mod telling;
+#[path = "cli/topo.rs"]
+mod topo;

@@ -17,7 +17,7 @@ const DEFAULT_COLUMNS: u16 = 80;
 
 pub(crate) fn run(common: &Common, args: &Topo) -> Result<(), CliError> {
     if let Some(TopoAction::Capture { file }) = &args.action {
-        return capture(file);
+        return capture(common, file);
     }
     if common.json && (args.dot || args.classic_json) {
         let cause = "--json, --classic-json and --dot are three forms of one output";
@@ -54,13 +54,16 @@ pub(crate) fn run(common: &Common, args: &Topo) -> Result<(), CliError> {
     files.into_iter().try_for_each(|file| output::line(&format!("wrote {}", file.display())))
 }
 
-fn capture(file: &Path) -> Result<(), CliError> {
+fn capture(common: &Common, file: &Path) -> Result<(), CliError> {
     let text = SysTree::on_disk(Path::new("/")).capture();
     source::write(file, &text)?;
     if file == Path::new("-") {
         return Ok(());
     }
     let lines = text.lines().count();
+    if common.json {
+        return output::json(&json!({ "file": file, "lines": lines }));
+    }
     output::line(&format!("wrote {}: {lines} lines, for `te topo --from`", file.display()))
 }
 
