@@ -7,11 +7,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use common::fixture::Fixture;
 use common::oracle::{self, Device, Ports};
-use common::{Scratch, files, matrix, preferred, real_data, skip, tags};
+use common::{Scratch, files, matrix, preferred, real_data, skip, tags, unpack};
 use te_topology::{
     CustomTopology, DeviceRef, Gid, GidEntry, GidTable, GidType, GidWish, LinkLayer, Machine,
     NicName, SysTree, choose_gid, read_machine, read_sysfs, read_tree,
@@ -257,25 +256,13 @@ fn fb44_lstopo_machines_agree_with_the_oracle() {
             |a, b| machine.distance(te_topology::NumaNode::new(a), te_topology::NumaNode::new(b));
         let expected = oracle::preferred(&gpus, &nics, &nodes, &distance, Ports::All);
         assert_eq!(oracle::of_product(&machine), expected, "{}", file.display());
-        // hwloc wrote versions 2 with the same members but for the types of devices.
-        let older = text.replace("version=\"3.0\"", "version=\"2.0\"");
-        let older = older.replace("osdev_type=\"48\"", "osdev_type=\"3\"");
-        let older = older.replace("osdev_type=\"16\"", "osdev_type=\"2\"");
-        let older = older.replace("osdev_type=\"12\"", "osdev_type=\"5\"");
+        let older = common::as_version_2(&text);
         assert_eq!(read_machine(&older).unwrap(), machine, "{}", file.display());
     }
 }
 
-fn unpack(archive: &Path, to: &Path) -> Result<(), String> {
-    // Most files are about single CPUs, which nothing here asks for.
-    let without = ["--exclude=*/system/cpu/cpu[0-9]*", "--exclude=*/sys/kernel"];
-    let tar = Command::new("tar").args(without).arg("-xjf").arg(archive).arg("-C").arg(to).output();
-    match tar {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).replace(['\n', '\t'], " ")),
-        Err(error) => Err(error.to_string()),
-    }
-}
+/// Most files are about single CPUs, which nothing here asks for.
+const WITHOUT: [&str; 2] = ["--exclude=*/system/cpu/cpu[0-9]*", "--exclude=*/sys/kernel"];
 
 /// FB45: captured trees load; what is near is what their own files say.
 #[test]
@@ -287,9 +274,8 @@ fn fb45_captured_sysfs_trees_load() {
     let mut found = BTreeMap::new();
     for archive in all {
         let scratch = Scratch::new();
-        if let Err(reason) = unpack(&archive, &scratch.0) {
-            skip(test, &format!("type: apt-get install -y tar bzip2 ({reason})"));
-            return;
+        if let Err(reason) = unpack(&archive, &scratch.0, &WITHOUT) {
+            return skip(test, &reason);
         }
         let top = files(&scratch.0, "").pop().unwrap();
         let machine = read_sysfs(&top);

@@ -20,7 +20,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use te_topology::{Machine, SysTree, read_tree};
+use te_topology::{CpuSet, Machine, SysTree, read_tree};
 
 /// A machine's tree and what the matrix of it shall be.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +35,7 @@ pub(crate) struct Fixture {
 enum Entry {
     Text(String),
     Link(String),
+    Bytes(Vec<u8>),
 }
 
 impl Fixture {
@@ -101,6 +102,7 @@ impl Fixture {
     /// The text of a capture of this machine.
     pub(crate) fn capture(&self) -> String {
         let line = |(path, entry): (&String, &Entry)| match entry {
+            Entry::Bytes(_) => String::new(),
             Entry::Text(text) => format!("{path}\t{text}\n"),
             Entry::Link(target) => format!("{path}\t->\t{target}\n"),
         };
@@ -115,6 +117,68 @@ impl Fixture {
         read_tree(&self.tree())
     }
 
+    /// The same with the files that lstopo needs besides.
+    pub(crate) fn for_lstopo(self) -> Self {
+        self.with_cpus().with_pci_details()
+    }
+
+    /// Local CPUs of PCI devices, and the registers of bridges that name the buses below.
+    fn with_pci_details(mut self) -> Self {
+        for (path, entry) in self.entries.clone() {
+            let (Some(folder), Entry::Text(class)) = (path.strip_suffix("/class"), entry) else {
+                continue;
+            };
+            if let Some(Entry::Text(node)) = self.entries.get(&format!("{folder}/numa_node")) {
+                let cpumap = format!("sys/devices/system/node/node{node}/cpumap");
+                if let Some(Entry::Text(mask)) = self.entries.get(&cpumap).cloned() {
+                    self.text(&format!("{folder}/local_cpus"), mask);
+                }
+            }
+            let mut config = vec![0; 64];
+            let class = u32::from_str_radix(&class[2..], 16).unwrap().to_le_bytes();
+            config[9..12].copy_from_slice(&class[..3]);
+            if let Some((first, last)) = self.buses_below(folder) {
+                config[0x0e] = 1;
+                config[0x18..0x1b].copy_from_slice(&[bus(folder), first, last]);
+            }
+            self.entries.insert(format!("{folder}/config"), Entry::Bytes(config));
+        }
+        self
+    }
+
+    fn buses_below(&self, folder: &str) -> Option<(u8, u8)> {
+        let below = format!("{folder}/0");
+        let devices = self.entries.keys().filter(|path| path.starts_with(&below));
+        let devices = devices.filter_map(|path| path.strip_suffix("/class"));
+        let buses: Vec<u8> = devices.map(bus).collect();
+        Some((*buses.iter().min()?, *buses.iter().max()?))
+    }
+
+    /// CPUs one by one, and masks of those of nodes.
+    fn with_cpus(mut self) -> Self {
+        for (path, entry) in self.entries.clone() {
+            let Entry::Text(list) = entry else { continue };
+            let node = path.strip_suffix("/cpulist");
+            if node.is_none() && path != "sys/devices/system/cpu/online" {
+                continue;
+            }
+            let set = CpuSet::parse_list(&list).unwrap();
+            let cpus: Vec<u32> = (0..1024).filter(|cpu| set.contains(*cpu)).collect();
+            if let Some(folder) = node {
+                self.text(&format!("{folder}/cpumap"), mask(&cpus));
+            }
+            for cpu in cpus {
+                let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+                let own = mask(&[cpu]);
+                self.text(&format!("{folder}/thread_siblings"), own.clone());
+                self.text(&format!("{folder}/core_siblings"), own);
+                self.text(&format!("{folder}/core_id"), cpu.to_string());
+                self.text(&format!("{folder}/physical_package_id"), cpu.to_string());
+            }
+        }
+        self
+    }
+
     /// Builds the tree below a folder.
     pub(crate) fn write(&self, root: &Path) {
         for (path, entry) in &self.entries {
@@ -123,6 +187,7 @@ impl Fixture {
             match entry {
                 Entry::Text(text) => fs::write(path, format!("{}\n", plain(text))).unwrap(),
                 Entry::Link(target) => symlink(target, path).unwrap(),
+                Entry::Bytes(bytes) => fs::write(path, bytes).unwrap(),
             }
         }
     }
@@ -254,6 +319,19 @@ impl Fixture {
 
 fn value<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The bus in the address at the end of a path.
+fn bus(path: &str) -> u8 {
+    let address = path.rsplit('/').next().unwrap();
+    u8::from_str_radix(address.split(':').nth(1).unwrap(), 16).unwrap()
+}
+
+/// A mask of 32-bit words, the highest first.
+fn mask(cpus: &[u32]) -> String {
+    let mut words = [0_u32; 32];
+    cpus.iter().for_each(|cpu| words[(cpu / 32) as usize] |= 1 << (cpu % 32));
+    words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
 /// What a text of a capture stands for.

@@ -87,3 +87,25 @@ pub(crate) fn preferred(machine: &Machine, location: &str) -> BTreeSet<String> {
     });
     row.groups.first().map(|g| g.nics.iter().map(NicName::to_string).collect()).unwrap_or_default()
 }
+
+/// Unpacks an archive; an error is the reason to skip.
+pub(crate) fn unpack(archive: &Path, to: &Path, options: &[&str]) -> Result<(), String> {
+    let mut tar = process::Command::new("tar");
+    tar.args(options).arg("-xjf").arg(archive).arg("-C").arg(to);
+    let reason = match tar.output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).replace(['\n', '\t'], " "),
+        Err(error) => error.to_string(),
+    };
+    Err(format!("type: apt-get install -y tar bzip2 ({reason})"))
+}
+
+/// lstopo's XML of version 3 as version 2 had it: what we read differs in the types of devices.
+pub(crate) fn as_version_2(text: &str) -> String {
+    let mut text = text.replace("version=\"3.0\"", "version=\"2.0\"");
+    for (bits, number) in [(48, 3), (16, 2), (12, 5), (64, 4), (4, 1), (1, 0), (2, 0), (8, 5)] {
+        let (from, to) = (format!("osdev_type=\"{bits}\""), format!("osdev_Type=\"{number}\""));
+        text = text.replace(&from, &to);
+    }
+    text.replace("osdev_Type", "osdev_type")
+}
