@@ -61,3 +61,8 @@ pub use read::{ReadMachineError, read_machine};
 pub use select::{AffinityRuleError, NicPick, NicSelector, PeerAffinity, Picker, SelectError};
 pub use sysfs::{CaptureError, MAX_CAPTURE_BYTES, MAX_GIDS, SysTree, read_sysfs, read_tree};
 pub use xml::{MAX_XML_BYTES, XmlError};
+
+/// Its example is compiled with the examples of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
