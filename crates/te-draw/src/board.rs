@@ -31,7 +31,7 @@ pub(crate) fn board(subject: Subject<'_>) -> Scene {
         machine(subject, places, width)
     });
     // A page is scrolled down rather than across, so height costs more than width.
-    let screen = |scene: &Scene| scene.w + 2 * scene.h;
+    let screen = |scene: &Scene| scene.w + 3 * scene.h;
     drawn.min_by_key(screen).unwrap_or_default()
 }
 
@@ -91,6 +91,10 @@ fn place_bar(subject: Subject<'_>, place: &Place) -> Bar {
     let mut lines = vec![(title.clone(), Face::bold(13), Ink::OnBar)];
     lines.extend(facts.iter().map(|fact| (fact.clone(), Face::plain(11), Ink::OnBarMuted)));
     facts.insert(0, title);
+    let node = place.nodes.first().filter(|_| place.nodes.len() == 1);
+    let node = node.and_then(|number| subject.machine().node(*number));
+    let all = node.map(words::all_cpus);
+    facts.extend(all.filter(|all| !facts.iter().any(|fact| fact.starts_with(all.as_str()))));
     let key = match place.nodes.as_slice() {
         [node] => format!("c{node}"),
         _ => String::new(),

@@ -143,7 +143,9 @@ pub(crate) fn legend(subject: Subject<'_>, width: i32) -> Scene {
     let link = subject.machine().gpu_links().first();
     let link = link.map(|link| PathClass::GpuLink { kind: link.kind, count: None });
     let classes = [PathClass::Pix, PathClass::Pxb, PathClass::Phb, PathClass::Node, PathClass::Sys];
-    for class in link.into_iter().chain(classes) {
+    // Without a table there is no word to explain.
+    let is_shown = subject.nics().next().is_some() || subject.gpus().count() > 1;
+    for class in link.into_iter().chain(classes).filter(|_| is_shown) {
         let word = match class {
             PathClass::GpuLink { kind: GpuLinkKind::NvLink, .. } => "NV#".to_owned(),
             class => class.to_string(),

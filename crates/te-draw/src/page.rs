@@ -145,7 +145,7 @@ fn nodes(subject: Subject<'_>) -> Table {
         let distances: Vec<String> = distances.collect();
         table.row(&[
             node.number.to_string(),
-            words::cpus(node),
+            words::all_cpus(node),
             node.memory_bytes.map(words::memory).unwrap_or_default(),
             distances.join(" "),
             uses(subject, &MemoryLocation::Cpu(node.number)),

@@ -126,14 +126,33 @@ pub(crate) fn ports(nic: &Nic) -> Option<String> {
     (nic.ports.len() > 1).then(|| format!("{} ports, {active} active", nic.ports.len()))
 }
 
-/// `CPUs 0-47,96-143 (96)`.
+/// `CPUs 0-47,96-143 (96)`, or where that would be long `CPUs 0 to 126, every 2nd (64)`.
 pub(crate) fn cpus(node: &Node) -> String {
-    match node.cpus.len() {
-        0 => "no CPUs".to_owned(),
-        1 => format!("CPU {}", node.cpus),
-        n => format!("CPUs {} ({n})", node.cpus),
+    let (n, list) = (node.cpus.len(), node.cpus.to_string());
+    match n {
+        0 => return "no CPUs".to_owned(),
+        1 => return format!("CPU {list}"),
+        _ if list.len() <= LONGEST_CPU_LIST => return format!("CPUs {list} ({n})"),
+        _ => {}
+    }
+    let ends: Vec<u32> = list.split([',', '-']).filter_map(|end| end.parse().ok()).collect();
+    let (first, last) = (ends.first().copied().unwrap_or(0), ends.last().copied().unwrap_or(0));
+    let step = ends.get(1).map_or(0, |second| second - first);
+    let even = !list.contains('-') && ends.windows(2).all(|pair| pair[1] - pair[0] == step);
+    match (even, step) {
+        (true, 2) => format!("CPUs {first} to {last}, every 2nd ({n})"),
+        (true, _) => format!("CPUs {first} to {last} in steps of {step} ({n})"),
+        (false, _) => format!("{n} CPUs from {first} to {last}"),
     }
 }
+
+/// All CPUs of a node, however many.
+pub(crate) fn all_cpus(node: &Node) -> String {
+    format!("CPUs {}", node.cpus)
+}
+
+/// Characters of a list of CPUs that is not abridged.
+const LONGEST_CPU_LIST: usize = 40;
 
 /// The nodes that something is near to.
 pub(crate) fn nodes(near: &Locality) -> String {
@@ -320,6 +339,22 @@ fn pci_details(machine: &Machine, pci: Option<PciIndex>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subject::tests::Sample;
+
+    #[test]
+    fn long_lists_of_cpus_are_abridged() {
+        let check = |mask: &str, expected: &str| {
+            let xml =
+                format!("<system version=\"1\"><cpu numaid=\"0\" affinity=\"{mask}\"/></system>");
+            assert_eq!(cpus(&Sample::read(&xml).machine.nodes()[0]), expected);
+        };
+        check("0", "no CPUs");
+        check("1", "CPU 0");
+        check("ff00ff", "CPUs 0-7,16-23 (16)");
+        check("55555555,55555555", "CPUs 0 to 62, every 2nd (32)");
+        check("11111111,11111111,11111111", "CPUs 0 to 92 in steps of 4 (24)");
+        check("75555555,55555555", "33 CPUs from 0 to 62");
+    }
 
     #[test]
     fn numbers_are_short_and_have_units() {

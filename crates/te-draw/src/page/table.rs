@@ -38,8 +38,7 @@ impl Table {
         for row in &self.rows {
             out.push_str("<tr>");
             for at in &shown {
-                let _ =
-                    write!(out, "<td>{}</td>", escaped(row.get(*at).map_or("", String::as_str)));
+                out.push_str(&cell(row.get(*at).map_or("", String::as_str)));
             }
             out.push_str("</tr>\n");
         }
@@ -47,3 +46,12 @@ impl Table {
         out
     }
 }
+
+/// Short texts stay on one line, so that a narrow screen does not break them to bits.
+fn cell(text: &str) -> String {
+    let class = if text.chars().count() > MOST_UNBROKEN { " class=\"long\"" } else { "" };
+    format!("<td{class}>{}</td>", escaped(text))
+}
+
+/// Characters of a text that is never broken.
+const MOST_UNBROKEN: usize = 30;

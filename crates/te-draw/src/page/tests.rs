@@ -49,7 +49,7 @@ fn tables_have_what_is_known_and_no_empty_columns() {
         "<td>2 ports, 1 active</td>",
         "<td>no active port</td>",
         "<td>NVIDIA A100-SXM4-80GB</td>",
-        "<td>PIX mlx5_0; PXB mlx5_1; SYS mlx5_3; SYS mlx4_0</td>",
+        "<td class=\"long\">PIX mlx5_0; PXB mlx5_1; SYS mlx5_3; SYS mlx4_0</td>",
         "<td>10 21</td>",
     ] {
         assert!(page.contains(part), "{part}");
