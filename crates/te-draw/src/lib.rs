@@ -23,5 +23,5 @@ mod words;
 pub use dot::dot;
 pub use page::html;
 pub use picture::svg;
-pub use subject::Subject;
+pub use subject::{Subject, SubjectError};
 pub use tree::{TreeStyle, tree};

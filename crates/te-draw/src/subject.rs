@@ -1,6 +1,7 @@
 //! What a picture shows: a machine, which NICs serve which memory of it, and a title.
 
 use te_topology::{Affinity, AffinityRow, DeviceRef, Machine, MemoryLocation, NicGroup, PathClass};
+use thiserror::Error;
 
 use crate::words;
 
@@ -14,8 +15,20 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// A machine, the affinity of that machine, and what stands above the picture.
-    pub fn new(machine: &'a Machine, affinity: &'a Affinity, title: &'a str) -> Self {
-        Self { machine, affinity, title }
+    ///
+    /// # Errors
+    /// More memories and devices than anybody could look at.
+    pub fn new(
+        machine: &'a Machine,
+        affinity: &'a Affinity,
+        title: &'a str,
+    ) -> Result<Self, SubjectError> {
+        let memories = affinity.rows().len();
+        let devices = machine.nics().len() + machine.gpus().len();
+        if memories.saturating_mul(devices) > MAX_CELLS {
+            return Err(SubjectError::TooLarge { memories, devices });
+        }
+        Ok(Self { machine, affinity, title })
     }
 
     pub(crate) fn machine(self) -> &'a Machine {
@@ -67,6 +80,23 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// Most pairs of a memory and a device; the largest machines that are sold have some thousands.
+const MAX_CELLS: usize = 65_536;
+
+/// Why a machine cannot be drawn.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SubjectError {
+    /// More than a picture has room for.
+    #[error("the machine has {memories} memories and {devices} devices, too many for a picture")]
+    TooLarge {
+        /// NUMA nodes and GPUs.
+        memories: usize,
+        /// NICs and GPUs.
+        devices: usize,
+    },
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -85,8 +115,18 @@ pub(crate) mod tests {
         }
 
         pub(crate) fn subject(&self) -> Subject<'_> {
-            Subject::new(&self.machine, &self.affinity, "sample")
+            Subject::new(&self.machine, &self.affinity, "sample").unwrap()
         }
+    }
+
+    #[test]
+    fn a_machine_that_nobody_could_look_at_is_refused() {
+        let many = crate::scene::tests::of_size(33, 2000, 0);
+        let affinity = Affinity::of(&many.machine);
+        assert_eq!(
+            Subject::new(&many.machine, &affinity, "many").map(|_| ()),
+            Err(SubjectError::TooLarge { memories: 33, devices: 2000 })
+        );
     }
 
     #[test]

@@ -25,33 +25,38 @@ pub(crate) fn run(common: &Common, args: &Topo) -> Result<(), CliError> {
     }
     let (machine, title) = source::read(args.from.as_deref())?;
     let affinity = Affinity::of(&machine);
-    let subject = Subject::new(&machine, &affinity, &title);
-    let mut written = Vec::new();
+    let draw = |draw: &dyn Fn(Subject<'_>) -> String| {
+        Subject::new(&machine, &affinity, &title).map(draw).map_err(|error| {
+            CliError::new(Failure::Other, "topo", error).hint("--json shows all of it")
+        })
+    };
     if let Some(file) = &args.svg {
-        source::write(file, &te_draw::svg(subject))?;
-        written.push(file);
+        source::write(file, &draw(&te_draw::svg)?)?;
     }
     if let Some(file) = &args.html {
-        source::write(file, &te_draw::html(subject))?;
-        written.push(file);
+        source::write(file, &draw(&te_draw::html)?)?;
     }
     if common.json {
         return output::line(&format!("{:#}", as_json(&machine, &affinity)?));
     }
     if args.classic_json {
-        let matrix = affinity.matrix(Reach::All).map_err(|error| {
-            CliError::new(Failure::Other, "cannot make a matrix", chain(&error))
-        })?;
-        return output::line(&matrix.to_string());
+        return output::line(&classic(&affinity)?);
     }
     if args.dot {
-        return output::text(&te_draw::dot(subject));
+        return output::text(&draw(&te_draw::dot)?);
     }
+    let written: Vec<_> = args.svg.iter().chain(&args.html).collect();
     if written.is_empty() {
-        return output::text(&te_draw::tree(subject, &style(args.width)));
+        let style = style(args.width);
+        return output::text(&draw(&|subject| te_draw::tree(subject, &style))?);
     }
     let files = written.into_iter().filter(|file| *file != Path::new("-"));
     files.into_iter().try_for_each(|file| output::line(&format!("wrote {}", file.display())))
+}
+
+fn classic(affinity: &Affinity) -> Result<String, CliError> {
+    let failed = |error| CliError::new(Failure::Other, "cannot make a matrix", chain(&error));
+    affinity.matrix(Reach::All).map(|matrix| matrix.to_string()).map_err(failed)
 }
 
 fn capture(common: &Common, file: &Path) -> Result<(), CliError> {

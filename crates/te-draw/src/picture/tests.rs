@@ -64,10 +64,10 @@ fn a_title_may_be_anything() {
     let machine: Machine = of_size(1, 1, 1).machine;
     let affinity = te_topology::Affinity::of(&machine);
     let title = "</svg>\u{0}<b>&\n".repeat(40);
-    let text = svg(Subject::new(&machine, &affinity, &title));
+    let text = svg(Subject::new(&machine, &affinity, &title).unwrap());
     assert_is_xml(&text);
     assert!(!text.contains("<b>"));
-    assert_eq!(faults(&whole(Subject::new(&machine, &affinity, &title))), [""; 0]);
+    assert_eq!(faults(&whole(Subject::new(&machine, &affinity, &title).unwrap())), [""; 0]);
 }
 
 #[test]

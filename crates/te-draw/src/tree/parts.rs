@@ -142,7 +142,7 @@ pub(super) fn distances(out: &mut Out, subject: Subject<'_>) {
     }
 }
 
-/// Which NICs each memory uses, the best first.
+/// Which NICs each memory uses, the best first; many are counted, not named.
 pub(super) fn preferences(out: &mut Out, subject: Subject<'_>) {
     let rows = subject.affinity().rows();
     if rows.iter().all(|row| row.groups.is_empty()) {
@@ -157,8 +157,13 @@ pub(super) fn preferences(out: &mut Out, subject: Subject<'_>) {
         let mut pieces = Vec::new();
         for (at, group) in row.groups.iter().enumerate() {
             let bar = if at == 0 { "" } else { "| " };
+            let (tone, most) = if at == 0 { (Tone::Nic, 16) } else { (Tone::Plain, 4) };
+            if group.nics.len() > most {
+                let n = words::count(group.nics.len(), "NIC");
+                pieces.push(Piece::new(format!("{bar}{} {n}", group.class), tone));
+                continue;
+            }
             pieces.push(Piece::new(format!("{bar}{}", group.class), Tone::Dim));
-            let tone = if at == 0 { Tone::Nic } else { Tone::Plain };
             let names = group.nics.iter().map(|nic| Piece::new(words::clean(nic.as_str()), tone));
             pieces.extend(names);
         }
