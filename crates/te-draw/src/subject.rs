@@ -121,11 +121,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_machine_that_nobody_could_look_at_is_refused() {
-        let many = crate::scene::tests::of_size(33, 2000, 0);
+        let many = crate::scene::tests::of_size(1, 200, 400);
         let affinity = Affinity::of(&many.machine);
         assert_eq!(
             Subject::new(&many.machine, &affinity, "many").map(|_| ()),
-            Err(SubjectError::TooLarge { memories: 33, devices: 2000 })
+            Err(SubjectError::TooLarge { memories: 401, devices: 600 })
         );
     }
 
