@@ -162,7 +162,7 @@ pub(super) fn locality(folder: &Folder<'_>, parts: &MachineParts) -> Locality {
     let list = folder.line("local_cpulist").and_then(|text| CpuSet::parse_list(&text));
     let mask = || folder.line("local_cpus").and_then(|text| CpuSet::parse_mask(&text));
     match list.or_else(mask) {
-        Some(cpus) if !cpus.is_empty() && !cpus.covers(&parts.cpus) => parts.nodes_of_cpus(&cpus),
+        Some(cpus) if !cpus.is_empty() => parts.nodes_of_cpus(&cpus),
         _ => Locality::UNKNOWN,
     }
 }
