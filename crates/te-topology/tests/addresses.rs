@@ -79,6 +79,19 @@ fn an_address_without_a_network_is_the_default_routes() {
     assert_eq!(advertised(&interfaces), ("10.1.2.3".to_owned(), AddressReason::DefaultRoute));
 }
 
+/// Of two networks that cover an address, the narrower one has it.
+#[test]
+fn the_narrowest_network_has_the_address() {
+    let text = "root pci0000:00\n  0000:00:03.0 net eth0\n  0000:00:04.0 net eth1\n\
+        file proc/net/route = I D G F R U M Mask\\neth0 0000000A 00000000 0001 0 0 0 000000FF\\n\
+        eth1 0002000A 00000000 0001 0 0 0 00FFFFFF\n\
+        file proc/net/fib_trie = Local:\\n |-- 10.0.2.9\\n /32 host LOCAL\\n\
+        |-- 10.7.0.1\\n /32 host LOCAL\n";
+    let interfaces = Fixture::parse(text).tree().host_interfaces();
+    assert_eq!(addresses(&interfaces, "eth1"), "10.0.2.9");
+    assert_eq!(addresses(&interfaces, "eth0"), "10.7.0.1");
+}
+
 /// Without any route, the only interface that leads outside has the address.
 #[test]
 fn without_routes_the_only_card_has_the_address() {

@@ -258,3 +258,38 @@ fn there_are_bounds_on_what_is_kept() {
     assert!(machine.notes().iter().any(|note| note.subject == "NICs"));
     assert_eq!(matrix(&machine).nics().len(), 1024);
 }
+
+/// GPUs whose links end at switches reach each other over the lanes that both have.
+#[test]
+fn links_to_switches_join_every_pair() {
+    let gpu = |bus: u32, lanes: [u32; 2]| {
+        let link = |at: usize| {
+            let (switch, count) = (0xa0 + at, lanes[at]);
+            let target = format!("target=\"0000:{switch:02x}:00.0\" count=\"{count}\"");
+            format!("<nvlink {target} tclass=\"0x068000\"/>")
+        };
+        let (dev, links) = (bus - 1, link(0) + &link(1));
+        format!(
+            "<pci busid=\"0000:0{bus}:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\">\
+             <gpu dev=\"{dev}\">{links}</gpu></pci>"
+        )
+    };
+    let gpus = gpu(1, [12, 6]) + &gpu(2, [9, 9]) + &gpu(3, [12, 0]);
+    let text = format!("<system version=\"1\"><cpu numaid=\"0\">{gpus}</cpu></system>");
+    let machine = te_topology::read_nccl_xml(&text).unwrap();
+    let pair = |a, b| word(&machine, DeviceRef::Gpu(a), DeviceRef::Gpu(b));
+    assert_eq!([pair(0, 1), pair(1, 2), pair(2, 0)], ["NV18", "NV12", "NV12"]);
+    assert!(machine.gpu_links().iter().all(|link| link.switched));
+}
+
+/// Whether packets can pass: what the kernel says, or the flag where it says that it does not know.
+#[test]
+fn interfaces_are_up_or_not() {
+    let machine = Fixture::parse(
+        "net a veth operstate=up\nnet b veth operstate=down\n\
+         net c veth operstate=unknown flags=0x1003\nnet d veth operstate=unknown flags=0x1002\n",
+    )
+    .machine();
+    let up: Vec<bool> = machine.interfaces().iter().map(|interface| interface.is_up).collect();
+    assert_eq!(up, [true, false, true, false]);
+}
