@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::guest::GuestFlags;
+
 /// Builds, tests and checks this workspace.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", disable_version_flag = true)]
@@ -32,6 +34,8 @@ pub(crate) enum Verb {
     Shots(ShotsFlags),
     /// Switch guards off one by one and check that a test notices each
     Sabotage(SabotageFlags),
+    /// Run a program on an emulated machine with RDMA devices and NUMA nodes
+    Guest(GuestFlags),
 }
 
 /// How much to run.

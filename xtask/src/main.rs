@@ -14,6 +14,7 @@ mod demo;
 mod deny;
 mod features;
 mod flags;
+mod guest;
 mod journal;
 mod libtest;
 mod licences;
@@ -47,14 +48,18 @@ use crate::flags::{Cli, SuiteFlags, Verb};
 use crate::workspace::Workspace;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().verb) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            ui::error(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
+    if guest::is_first_process() {
+        guest::first_process();
+        return ExitCode::SUCCESS;
     }
+    let ended = match Cli::parse().verb {
+        Verb::Guest(flags) => guest::run(&flags),
+        verb => dispatch(verb).map(|is_good| ExitCode::from(u8::from(!is_good))),
+    };
+    ended.unwrap_or_else(|error| {
+        ui::error(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
 }
 
 /// Runs one verb. `Ok(false)` means that the verb did its work and what it looked at is not good;
@@ -71,5 +76,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<bool> {
         Verb::Rows(flags) => rows::run(&workspace, &flags),
         Verb::Shots(flags) => shots::run(&workspace, &flags),
         Verb::Sabotage(flags) => sabotage::run(&workspace, &flags),
+        // Its exit code is that of a program, and is told by the caller.
+        Verb::Guest(flags) => Ok(guest::run(&flags)? == ExitCode::SUCCESS),
     }
 }

@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Tally, TestResult};
 use crate::results::LastRun;
 use crate::ui;
 use crate::workspace::Workspace;
-use crate::{consumers, features, loom, memory, system, unit};
+use crate::{consumers, features, guest, loom, memory, system, unit};
 
 /// One rung of the ladder that docs/testing.md describes.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Loom,
     /// Tests under AddressSanitizer and valgrind.
     Memory,
+    /// Emulated machines.
+    Guest,
 }
 
 /// Which tests of a system suite need the real peer, which comes from PyPI.
@@ -100,6 +102,12 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "an outside workspace uses each crate alone, and a transport of its own",
         from: Level::Default,
         kind: Kind::Consumers,
+    },
+    Suite {
+        name: "guest",
+        about: "emulated machines with RDMA devices and NUMA nodes are what they say they are",
+        from: Level::Default,
+        kind: Kind::Guest,
     },
     Suite {
         name: "loom",
@@ -172,5 +180,6 @@ fn dispatch(
         Kind::System(peer) => system::run(workspace, journal, suite.name, peer, order),
         Kind::Loom => loom::run(workspace, journal, order),
         Kind::Memory => memory::run(workspace, journal, order),
+        Kind::Guest => guest::run_suite(workspace, journal, order),
     }
 }

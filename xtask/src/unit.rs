@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("te-segment", &["testing"]),
     ("te-transport", &["testing"]),
     ("te-transport-tcp", &["testing"]),
+    ("te-draw", &[]),
     ("te-engine", &["async", "testing"]),
     ("te-cli", &[]),
     ("xtask", &[]),

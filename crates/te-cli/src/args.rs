@@ -64,6 +64,9 @@ pub(crate) enum Verb {
     /// Show every setting that is in force, and who set it
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(Config),
+    /// Show this machine: NUMA nodes, NICs, GPUs, and who is near to whom
+    #[command(after_help = TOPO_EXAMPLES)]
+    Topo(Topo),
     /// Move data between two processes, check it, show how fast it was
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
@@ -206,6 +209,40 @@ pub(crate) struct Config {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Topo {
+    #[command(subcommand)]
+    pub(crate) action: Option<TopoAction>,
+    /// Another machine: lstopo or NCCL XML, a capture, a folder with sys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// Print the matrix that Mooncake uses, as for MC_CUSTOM_TOPO_JSON
+    #[arg(long, conflicts_with = "dot")]
+    pub(crate) classic_json: bool,
+    /// Print a graph for Graphviz
+    #[arg(long)]
+    pub(crate) dot: bool,
+    /// Draw a picture into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Draw a page for a browser into this file; it needs no other
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Columns of the tree [default: the terminal's, else 80]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
+    pub(crate) width: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopoAction {
+    /// Write what `te topo` reads of this machine, for --from elsewhere
+    Capture {
+        /// The file; - is standard output
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Bytes to move each way
     #[arg(long, value_name = "LENGTH", value_parser = parse_length, default_value = "1G")]
@@ -295,6 +332,16 @@ Examples:
   te config --changed                    what is not as it comes
   MC_TCP_LANES_PER_PEER=8 te config --long
   te config --config te.toml --json";
+
+const TOPO_EXAMPLES: &str = "\
+Examples:
+  te topo                                this machine as a tree
+  te topo --html topo.html               as a page for a browser
+  te topo --dot | dot -Tsvg > topo.svg   with Graphviz
+  te topo capture node7.txt              on one machine
+  te topo --from node7.txt               on another
+
+A capture holds no host name, no hardware address and no GID. --from - reads standard input.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

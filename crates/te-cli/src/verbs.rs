@@ -9,4 +9,5 @@ pub(crate) mod read;
 pub(crate) mod segment;
 pub(crate) mod serve;
 mod summary;
+pub(crate) mod topo;
 pub(crate) mod write;

@@ -17,3 +17,5 @@ mod metadata_server;
 mod moving;
 #[path = "cli/telling.rs"]
 mod telling;
+#[path = "cli/topo.rs"]
+mod topo;

@@ -7,6 +7,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use crate::NumaNode;
 
 /// Where a range of memory lives.
@@ -51,6 +53,28 @@ impl MemoryLocation {
             Self::Segments { nodes, .. } => nodes.is_empty(),
             _ => false,
         }
+    }
+
+    /// The parts of a buffer of `length` bytes at this location: offset, length and location of each,
+    /// in order, none of them empty.
+    ///
+    /// [`Self::Segments`] is cut into equal parts, the last of which has the rest; without nodes, or
+    /// with more nodes than bytes, it says nothing and is [`Self::Any`]. Every other location is one
+    /// part.
+    pub fn parts(&self, length: u64) -> Vec<(u64, u64, Self)> {
+        let Self::Segments { nodes, .. } = self else {
+            return vec![(0, length, self.clone())];
+        };
+        let n_parts = u64::try_from(nodes.len()).unwrap_or(u64::MAX);
+        let size = length.checked_div(n_parts).filter(|size| *size > 0);
+        let Some(size) = size else { return vec![(0, length, Self::Any)] };
+        let mut parts: Vec<(u64, u64, Self)> = Vec::with_capacity(nodes.len());
+        for (at, node) in (0..).zip(nodes) {
+            let offset = at * size;
+            let end = if at + 1 == n_parts { length } else { offset + size };
+            parts.push((offset, end - offset, Self::Cpu(*node)));
+        }
+        parts
     }
 
     fn parse_known(text: &str) -> Option<Self> {
@@ -102,8 +126,15 @@ impl fmt::Display for MemoryLocation {
     }
 }
 
+impl Serialize for MemoryLocation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The kinds of accelerators that have a prefix of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DeviceKind {
     /// `cuda:`
@@ -230,6 +261,23 @@ mod tests {
         assert!(MemoryLocation::Any.is_wildcard());
         assert!(!MemoryLocation::from("segments:4096:0").is_wildcard());
         assert!(!MemoryLocation::from("cpu:0").is_wildcard());
+    }
+
+    /// C11: equal parts, the last one with the rest; nothing to go by is a wildcard.
+    #[test]
+    fn c11_segments_are_equal_parts() {
+        let parts = |text: &str, length| {
+            let parts = MemoryLocation::from(text).parts(length).into_iter();
+            parts.map(|(at, n, location)| (at, n, location.to_string())).collect::<Vec<_>>()
+        };
+        let part = |at, n, text: &str| (at, n, text.to_owned());
+        let three = "segments:4096:0,1,0";
+        let expected = [part(0, 33, "cpu:0"), part(33, 33, "cpu:1"), part(66, 34, "cpu:0")];
+        assert_eq!(parts(three, 100), expected);
+        assert_eq!(parts(three, 2), [part(0, 2, "*")], "more nodes than bytes");
+        assert_eq!(parts("segments:4096:", 100), [part(0, 100, "*")]);
+        assert_eq!(parts("cuda:3", 100), [part(0, 100, "cuda:3")]);
+        assert_eq!(parts(three, u64::MAX).len(), 3);
     }
 
     proptest! {

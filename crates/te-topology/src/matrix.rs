@@ -2,7 +2,8 @@
 //!
 //! On the wire it is the JSON object `{"<location>": [[preferred], [available]], …}`.
 //!
-//! I1  A value that exists is whole: a text with one bad row gives an error and no matrix.
+//! I1  A value that exists is whole: a text with bad rows gives an error with all faults, and no
+//!     matrix.
 //! I2  Printing and parsing again gives an equal matrix, equal to the last byte when printed.
 //! I3  The NIC list follows the sorted locations, preferred before available, so every process
 //!     derives the same list from the same matrix.
@@ -13,9 +14,14 @@ use std::str::FromStr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
-use thiserror::Error;
 
-use crate::{NicIndex, NicName, ParseNicNameError};
+use crate::{NicIndex, NicName};
+
+mod error;
+mod object;
+
+pub use error::{MatrixError, MatrixProblem, RowFault};
+use object::Pairs;
 
 /// Most locations that a matrix may have.
 pub const MAX_LOCATIONS: usize = 4096;
@@ -60,8 +66,10 @@ impl PriorityMatrix {
     /// Text that is no JSON, a root that is no object, a row that is not exactly two arrays of NIC
     /// names, or more than the limits of this module allow. Nothing is kept of a bad text.
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
-        let value: Value = serde_json::from_str(text).map_err(MatrixError::Json)?;
-        Self::from_value(&value)
+        match serde_json::from_str(text).map_err(MatrixError::Json)? {
+            Pairs::Object(pairs) => Self::from_pairs(pairs.iter().map(|(k, v)| (k.as_str(), v))),
+            Pairs::Other(found) => Err(MatrixError::NotAnObject { found }),
+        }
     }
 
     /// Reads a matrix from JSON that is already parsed, with the same rules as [`Self::parse`].
@@ -71,16 +79,26 @@ impl PriorityMatrix {
     pub fn from_value(value: &Value) -> Result<Self, MatrixError> {
         let object =
             value.as_object().ok_or_else(|| MatrixError::NotAnObject { found: kind_of(value) })?;
-        if object.len() > MAX_LOCATIONS {
-            return Err(MatrixError::TooManyLocations { count: object.len() });
+        Self::from_pairs(object.iter().map(|(location, row)| (location.as_str(), row)))
+    }
+
+    fn from_pairs<'a>(
+        pairs: impl ExactSizeIterator<Item = (&'a str, &'a Value)>,
+    ) -> Result<Self, MatrixError> {
+        if pairs.len() > MAX_LOCATIONS {
+            return Err(MatrixError::TooManyLocations { count: pairs.len() });
         }
         let mut rows = BTreeMap::new();
-        for (location, row) in object {
-            let tiers = parse_row(location, row)
-                .map_err(|problem| MatrixError::Row { location: shortened(location), problem })?;
-            rows.insert(location.clone(), tiers);
+        let mut faults = Vec::new();
+        for (location, row) in pairs {
+            let (tiers, mut problems) = parse_row(location, row);
+            if rows.insert(location.to_owned(), tiers).is_some() {
+                problems.push(MatrixProblem::Twice);
+            }
+            let fault = |problem| RowFault { location: shortened(location), problem };
+            faults.extend(problems.into_iter().map(fault));
         }
-        Ok(Self { rows })
+        MatrixError::of_faults(faults).map_or(Ok(Self { rows }), Err)
     }
 
     /// The matrix as a JSON value.
@@ -170,105 +188,6 @@ impl Serialize for PriorityMatrix {
     }
 }
 
-/// Why a text is no affinity matrix.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum MatrixError {
-    /// The text is no JSON.
-    #[error("the matrix is no JSON text")]
-    Json(#[source] serde_json::Error),
-    /// The root is something else than an object.
-    #[error("the matrix is {found}, expected an object")]
-    NotAnObject {
-        /// What the root is.
-        found: &'static str,
-    },
-    /// More locations than [`MAX_LOCATIONS`].
-    #[error("the matrix has {count} locations, at most {MAX_LOCATIONS} are allowed")]
-    TooManyLocations {
-        /// How many there are.
-        count: usize,
-    },
-    /// One row is wrong; the others were not looked at or are dropped.
-    #[error("location \"{location}\" of the matrix: {problem}")]
-    Row {
-        /// The location, cut to 80 characters.
-        location: String,
-        /// What is wrong with its row.
-        problem: MatrixProblem,
-    },
-}
-
-impl MatrixError {
-    /// The location whose row is wrong, if it is one row.
-    pub fn location(&self) -> Option<&str> {
-        match self {
-            Self::Row { location, .. } => Some(location),
-            _ => None,
-        }
-    }
-}
-
-/// What is wrong with one row.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum MatrixProblem {
-    /// The row is no array.
-    #[error("expected two lists of NICs, found {found}")]
-    NotAnArray {
-        /// What it is.
-        found: &'static str,
-    },
-    /// The row has not exactly two lists.
-    #[error("expected two lists of NICs, found {count}")]
-    NotTwoLists {
-        /// How many elements the row has.
-        count: usize,
-    },
-    /// One of the two is no array.
-    #[error("the {list} list is {found}, expected an array of NIC names")]
-    NotAList {
-        /// `preferred` or `available`.
-        list: &'static str,
-        /// What it is.
-        found: &'static str,
-    },
-    /// An entry of a list is no text.
-    #[error("entry {position} of the {list} list is {found}, expected a NIC name")]
-    NotAName {
-        /// `preferred` or `available`.
-        list: &'static str,
-        /// Where in the list, from 0.
-        position: usize,
-        /// What it is.
-        found: &'static str,
-    },
-    /// An entry of a list is a text that cannot name a NIC.
-    #[error("entry {position} of the {list} list: {reason}")]
-    BadName {
-        /// `preferred` or `available`.
-        list: &'static str,
-        /// Where in the list, from 0.
-        position: usize,
-        /// Why.
-        reason: ParseNicNameError,
-    },
-    /// A list is longer than [`MAX_NICS_PER_LIST`].
-    #[error("the {list} list has {count} NICs, at most {MAX_NICS_PER_LIST} are allowed")]
-    TooManyNics {
-        /// `preferred` or `available`.
-        list: &'static str,
-        /// How many there are.
-        count: usize,
-    },
-    /// The location's name is longer than [`MAX_LOCATION_BYTES`].
-    #[error("the name has {bytes} bytes, at most {MAX_LOCATION_BYTES} are allowed")]
-    LocationTooLong {
-        /// Length in bytes.
-        bytes: usize,
-    },
-}
-
 /// Serialises NIC names as plain strings.
 struct Names<'a>(&'a [NicName]);
 
@@ -278,31 +197,45 @@ impl Serialize for Names<'_> {
     }
 }
 
-fn parse_row(location: &str, row: &Value) -> Result<NicTiers, MatrixProblem> {
-    check_location(location)?;
-    let lists = row.as_array().ok_or_else(|| MatrixProblem::NotAnArray { found: kind_of(row) })?;
-    let [preferred, available] = lists.as_slice() else {
-        return Err(MatrixProblem::NotTwoLists { count: lists.len() });
-    };
-    Ok(NicTiers {
-        preferred: parse_list("preferred", preferred)?,
-        available: parse_list("available", available)?,
-    })
+/// The row as far as it can be read, and everything that is wrong with it.
+fn parse_row(location: &str, row: &Value) -> (NicTiers, Vec<MatrixProblem>) {
+    let mut problems: Vec<MatrixProblem> = check_location(location).err().into_iter().collect();
+    let mut tiers = NicTiers::default();
+    match row.as_array().map(Vec::as_slice) {
+        Some([preferred, available]) => {
+            tiers.preferred = parse_list("preferred", preferred, &mut problems);
+            tiers.available = parse_list("available", available, &mut problems);
+        }
+        Some(lists) => problems.push(MatrixProblem::NotTwoLists { count: lists.len() }),
+        None => problems.push(MatrixProblem::NotAnArray { found: kind_of(row) }),
+    }
+    (tiers, problems)
 }
 
-fn parse_list(list: &'static str, value: &Value) -> Result<Vec<NicName>, MatrixProblem> {
-    let entries =
-        value.as_array().ok_or_else(|| MatrixProblem::NotAList { list, found: kind_of(value) })?;
-    check_count(list, entries.len())?;
-    let name = |(position, entry): (usize, &Value)| {
-        let text = entry.as_str().ok_or_else(|| MatrixProblem::NotAName {
-            list,
-            position,
-            found: kind_of(entry),
-        })?;
-        NicName::parse(text).map_err(|reason| MatrixProblem::BadName { list, position, reason })
+fn parse_list(
+    list: &'static str,
+    value: &Value,
+    problems: &mut Vec<MatrixProblem>,
+) -> Vec<NicName> {
+    let Some(entries) = value.as_array() else {
+        problems.push(MatrixProblem::NotAList { list, found: kind_of(value) });
+        return Vec::new();
     };
-    entries.iter().enumerate().map(name).collect()
+    if let Err(problem) = check_count(list, entries.len()) {
+        problems.push(problem);
+        return Vec::new();
+    }
+    let mut names = Vec::with_capacity(entries.len());
+    for (position, entry) in entries.iter().enumerate() {
+        match entry.as_str().map(NicName::parse) {
+            Some(Ok(name)) => names.push(name),
+            Some(Err(reason)) => problems.push(MatrixProblem::BadName { list, position, reason }),
+            None => {
+                problems.push(MatrixProblem::NotAName { list, position, found: kind_of(entry) });
+            }
+        }
+    }
+    names
 }
 
 fn check_location(location: &str) -> Result<(), MatrixProblem> {

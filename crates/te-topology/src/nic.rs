@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 /// Longest NIC name that is accepted, in bytes. The kernel's own limit for verbs devices is 64.
@@ -58,6 +59,12 @@ impl fmt::Display for NicName {
     }
 }
 
+impl Serialize for NicName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
 /// Why a text is no NIC name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -99,7 +106,7 @@ impl fmt::Debug for NicIndex {
 }
 
 /// What a NIC's port speaks below the transport.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub enum LinkLayer {
     /// InfiniBand: peers are found by their LID.

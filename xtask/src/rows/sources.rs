@@ -16,6 +16,7 @@ pub(crate) fn newer(
 ) -> anyhow::Result<Option<String>> {
     let places: &[&str] = match kind {
         Kind::Unit => &["Cargo.toml", "Cargo.lock", "crates", "xtask"],
+        Kind::Guest => &["Cargo.toml", "Cargo.lock", "xtask/src/guest"],
         Kind::Consumers => &["Cargo.toml", "Cargo.lock", "crates", "consumers"],
         Kind::Features | Kind::System(_) | Kind::Loom | Kind::Memory => {
             &["Cargo.toml", "Cargo.lock", "crates"]

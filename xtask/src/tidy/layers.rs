@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["te-segment"],
     &["te-transport"],
     &["te-transport-tcp"],
+    &["te-draw"],
     &["te-engine"],
     &["te-cli"],
     &["te-suites"],

@@ -1,0 +1,66 @@
+//! What this machine itself says: places of memory, its own sysfs, its own addresses.
+
+mod common;
+
+use std::path::Path;
+
+use common::{matrix, skip};
+use te_topology::{
+    AddressWish, KernelPages, MemoryLocation, PageNodes, Placement, PriorityMatrix, SysTree,
+    choose_address, read_sysfs,
+};
+
+/// J30: memory that was never touched is one `*` entry; after touching, it is on nodes.
+#[test]
+fn j30_the_kernel_answers_for_this_process() {
+    let page = KernelPages.page_size();
+    let length = 8 << 20;
+    let mut memory: Vec<u8> = Vec::with_capacity(length + page);
+    let address = memory.as_ptr().addr().next_multiple_of(page);
+    let places = |offset: usize, length: usize| {
+        let placement = Placement::of(address + offset, length, &mut KernelPages)?;
+        let runs = placement.runs.iter().map(|run| (run.offset, run.length, run.node));
+        Ok::<_, te_topology::PlacementError>((runs.collect::<Vec<_>>(), placement.largest()))
+    };
+    let before = match places(0, length) {
+        Ok((runs, _)) => runs,
+        Err(error) => {
+            return skip("j30_the_kernel_answers", &format!("cannot be had here: {error}"));
+        }
+    };
+    assert_eq!(before, [(0, length, None)]);
+    memory.spare_capacity_mut().iter_mut().step_by(64).for_each(|byte| {
+        byte.write(1);
+    });
+    let (after, largest) = places(3, length - 5).unwrap();
+    assert_eq!(after.iter().map(|run| run.1).sum::<usize>(), length - 5);
+    assert!(after.iter().all(|run| run.2.is_some()), "{after:?}");
+    assert!(matches!(largest, MemoryLocation::Cpu(_)));
+    // An address where nothing is mapped is answered, not touched.
+    let nowhere = Placement::of(page, page * 2, &mut KernelPages).unwrap();
+    assert_eq!(nowhere.first(), MemoryLocation::Any);
+}
+
+/// J23 on this machine, whatever it is.
+#[test]
+fn j23_this_machine_is_read() {
+    let machine = read_sysfs(Path::new("/"));
+    assert!(!machine.nodes().is_empty());
+    let text = matrix(&machine).to_string();
+    assert_eq!(PriorityMatrix::parse(&text).unwrap().to_string(), text);
+}
+
+/// FB16 on this machine: what is chosen is an address of the interface that is named.
+#[test]
+fn fb16_this_machine_has_an_address() {
+    let interfaces = SysTree::on_disk(Path::new("/")).host_interfaces();
+    match choose_address(&interfaces, &AddressWish::default()) {
+        Ok(choice) => {
+            let owner = interfaces.iter().find(|i| Some(&i.name) == choice.interface.as_ref());
+            assert!(owner.unwrap().addresses.contains(&choice.advertise));
+            let bound = std::net::TcpListener::bind((choice.advertise, 0));
+            assert!(bound.is_ok(), "{choice:?} {bound:?}");
+        }
+        Err(error) => skip("fb16_this_machine", &format!("cannot be had here: {error}")),
+    }
+}
