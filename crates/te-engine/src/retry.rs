@@ -1,6 +1,7 @@
 //! Whether and when a piece that failed is tried again: pure.
 
 use std::collections::HashSet;
+use std::io;
 use std::time::Duration;
 
 use te_metadata::{BufferDescriptor, Incarnation, SegmentDescriptor};
@@ -42,10 +43,10 @@ pub(crate) enum Second {
 impl RetryPolicy {
     /// The first look at a fault.
     pub(crate) fn judge(&self, attempt: u16, fault: &SliceFault) -> Verdict {
-        // A peer that cannot be reached or is silent is so for every try; only what it said in a
-        // handshake can be answered by its newest descriptor.
+        // A peer that cannot be reached or is silent is so for every try. What it said in a handshake
+        // can be answered by its newest descriptor, and where nobody listens somebody else may.
         let worth = match fault.class {
-            FaultClass::Peer => fault.phase == Phase::Handshake,
+            FaultClass::Peer => fault.phase == Phase::Handshake || is_refused(fault),
             class => class.is_retryable(),
         };
         if worth && attempt.saturating_add(1) < self.max_attempts {
@@ -100,6 +101,12 @@ fn shares_no_buffer(old: &SegmentDescriptor, new: &SegmentDescriptor) -> bool {
     !old.is_empty() && !new.is_empty() && !new.iter().any(|b| known.contains(&place(b)))
 }
 
+/// Whether its host answered that nobody listens.
+fn is_refused(fault: &SliceFault) -> bool {
+    let kind = fault.errno.map(|number| io::Error::from_raw_os_error(number).kind());
+    kind == Some(io::ErrorKind::ConnectionRefused)
+}
+
 /// 0, 10, 20, 40, 80, 100, 100 … ms.
 fn pause(attempt: u16) -> Duration {
     match attempt {
@@ -135,6 +142,9 @@ mod tests {
         assert_eq!(POLICY.judge(0, &fault(FaultClass::Peer)), Verdict::GiveUp);
         let greeting = SliceFault::new(FaultClass::Peer, Phase::Handshake, "another version");
         assert_eq!(POLICY.judge(0, &greeting), Verdict::Refresh);
+        let refused = SliceFault::new(FaultClass::Peer, Phase::Connect, "nobody listens")
+            .with_os_error(&io::Error::from_raw_os_error(111));
+        assert_eq!(POLICY.judge(0, &refused), Verdict::Refresh);
         assert_eq!(POLICY.judge(1, &fault(FaultClass::Rail)), Verdict::Refresh);
         assert_eq!(POLICY.judge(2, &fault(FaultClass::Rail)), Verdict::GiveUp);
     }
