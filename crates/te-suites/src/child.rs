@@ -90,9 +90,7 @@ impl LineChild {
     /// When `kill` cannot be run.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        let done = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(done.is_ok(), "cannot run kill: {done:?}");
+        send_signal(self.pid().into(), name);
     }
 
     /// Stops it, and waits until every thread of it stands.
@@ -212,6 +210,16 @@ impl Tail {
         let lines = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|line| format!("    {line}\n")).collect()
     }
+}
+
+/// Sends a signal by name to a process that the test has started, or one of its nodes.
+///
+/// # Panics
+/// When `kill` cannot be run.
+#[track_caller]
+pub fn send_signal(pid: u64, name: &str) {
+    let done = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(done.is_ok(), "cannot run kill: {done:?}");
 }
 
 #[cfg(test)]

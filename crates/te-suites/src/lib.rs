@@ -28,7 +28,7 @@ mod place;
 mod report;
 
 pub use calls::{Direction, Parts};
-pub use child::LineChild;
+pub use child::{LineChild, send_signal};
 pub use clock::{now, pace, wait_for, wait_until};
 pub use control::Wish;
 pub use environment::{chaos_seconds, chaos_seed, full, peer_bench, peer_python, te_bin, te_node};

@@ -219,6 +219,11 @@ impl Node {
         self.hello["name"].as_str().unwrap_or_default()
     }
 
+    /// What its first line tells under a key.
+    pub fn hello(&self, key: &str) -> &Value {
+        &self.hello[key]
+    }
+
     /// The first byte of its buffer.
     pub fn addr(&self) -> u64 {
         self.hello["addr"].as_u64().unwrap_or_default()

@@ -15,6 +15,8 @@ mod checked;
 mod control;
 #[path = "lifecycle/end.rs"]
 mod end;
+#[path = "lifecycle/holder.rs"]
+mod holder;
 #[path = "lifecycle/memory.rs"]
 mod memory;
 #[path = "lifecycle/network.rs"]

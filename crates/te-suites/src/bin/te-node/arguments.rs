@@ -17,13 +17,16 @@ pub(crate) struct Arguments {
     pub(crate) at: Option<u64>,
     /// Bytes at both ends of the buffer that are not registered.
     pub(crate) margin: u64,
+    /// The file that is the peer's memory: bytes are carried by another process, see `courier.rs`.
+    pub(crate) courier: Option<PathBuf>,
 }
 
 impl Arguments {
     /// Reads pairs of a flag and its value.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let host = "127.0.0.1".to_owned();
-        let mut parsed = Self { host, size: 1 << 20, port: None, file: None, at: None, margin: 0 };
+        let (size, port, file, at, margin, courier) = (1 << 20, None, None, None, 0, None);
+        let mut parsed = Self { host, size, port, file, at, margin, courier };
         while let Some(flag) = words.next() {
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
             let bad = || format!("{flag} {value} is not a number in range");
@@ -33,6 +36,7 @@ impl Arguments {
                 "--port" => parsed.port = Some(value.parse().map_err(|_| bad())?),
                 "--margin" => parsed.margin = value.parse().map_err(|_| bad())?,
                 "--at" => parsed.at = Some(value.parse().map_err(|_| bad())?),
+                "--courier" => parsed.courier = Some(value.into()),
                 "--file" => parsed.file = Some(value.into()),
                 _ => return Err(format!("{flag} is not an argument of te-node")),
             }

@@ -1,7 +1,7 @@
 //! A process of our engine, driven over standard input and output, one JSON object a line.
 //!
 //! usage: te-node [--host H] [--size BYTES] [--port P] [--file PATH] [--at ADDRESS]
-//!                [--margin BYTES]
+//!                [--margin BYTES] [--courier PATH]
 //!
 //! The first line out names the segment, the buffer and the port, or the error that kept the
 //! engine from starting. Each command `{"op": ...}` gets one line back; the commands are those of
@@ -16,6 +16,7 @@
 mod arguments;
 mod chaos;
 mod commands;
+mod courier;
 mod fork;
 mod life;
 mod load;
@@ -29,15 +30,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use te_engine::{EngineConfig, RegisterOptions, TransferEngine};
+use te_engine::{EngineConfig, RegisterOptions, TransferEngine, Transport};
 
 use crate::arguments::Arguments;
 use crate::commands::Node;
+use crate::courier::Courier;
 use crate::memory::Memory;
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("--carry", files)) =
+        words.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
+        return courier::carry(files);
+    }
+    let arguments = match Arguments::parse(words.into_iter()) {
         Ok(arguments) => arguments,
         Err(why) => return refuse(&why),
     };
@@ -60,6 +68,11 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
     if let Some(port) = arguments.port {
         builder = builder.port(port);
     }
+    let courier = arguments.file.as_deref().zip(arguments.courier.as_deref());
+    let courier = courier.map(|(ours, theirs)| Arc::new(Courier::new(ours, theirs)));
+    if let Some(courier) = &courier {
+        builder = builder.transport(Arc::clone(courier) as Arc<dyn Transport>);
+    }
     let engine = Arc::new(builder.build().map_err(|error| chain(&error))?);
     let mut memory = Memory::default();
     let mut addr = 0;
@@ -73,11 +86,13 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
         let open = open.map_err(|error| chain(&error))?;
         engine.register(&open, RegisterOptions::default()).map_err(|error| chain(&error))?;
         addr = region.address();
+        let _ = courier.as_ref().map(|courier| courier.base.set(addr));
         memory.add(region);
     }
     let hello = json!({
         "name": engine.local_name().as_str(), "addr": addr, "size": arguments.size,
         "pid": std::process::id(), "rpc_port": engine.rpc_port(),
+        "courier": courier.and_then(|courier| courier.pid.get().copied()),
     });
     Ok((Node::new(engine, memory, addr), hello))
 }
