@@ -32,6 +32,7 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
+use crate::watching::Watching;
 use crate::workers::Workers;
 
 /// Builds a [`TransferEngine`]; see [`TransferEngine::builder`].
@@ -323,6 +324,7 @@ impl EngineBuilder {
             closed: AtomicBool::new(false),
             owner: Owner::present(),
             registrar,
+            watching: Watching::default(),
         };
         for transport in &transports {
             let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));

@@ -229,6 +229,24 @@ impl Peers {
         }
     }
 
+    /// Fetches an open segment's descriptor on the calling thread, as it is now: a fetch that began
+    /// before is waited for and does not count. One that failed a moment ago is not repeated.
+    pub(crate) fn fetch_newer(&self, id: SegmentId) {
+        let since = self.clock.now();
+        loop {
+            match self.refresh(id, since) {
+                Freshness::Fetch(ticket) => return drop(self.fetch(ticket)),
+                Freshness::Pending => {
+                    let patience = self.directory.client().limits().exchange_timeout;
+                    if !self.await_fetch(id, patience) {
+                        return;
+                    }
+                }
+                Freshness::Newer(_) | Freshness::Failed | Freshness::NotBefore(_) => return,
+            }
+        }
+    }
+
     /// Forgets what is known of a name.
     pub(crate) fn forget(&self, name: &SegmentName) {
         self.cache.lock().forget(name);
