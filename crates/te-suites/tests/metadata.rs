@@ -10,12 +10,16 @@ mod cluster;
 mod conformance;
 #[path = "metadata/death.rs"]
 mod death;
+#[path = "metadata/engines.rs"]
+mod engines;
 #[path = "metadata/guarded.rs"]
 mod guarded;
 #[path = "metadata/life.rs"]
 mod life;
 #[path = "metadata/many.rs"]
 mod many;
+#[path = "metadata/names.rs"]
+mod names;
 #[path = "metadata/owner.rs"]
 mod owner;
 #[path = "metadata/service.rs"]
