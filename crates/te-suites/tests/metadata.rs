@@ -12,15 +12,27 @@ mod conformance;
 mod death;
 #[path = "metadata/engines.rs"]
 mod engines;
+#[path = "metadata/fb_engines.rs"]
+mod fb_engines;
+#[path = "metadata/fb_ipv6.rs"]
+mod fb_ipv6;
+#[path = "metadata/fb_links.rs"]
+mod fb_links;
 #[path = "metadata/guarded.rs"]
 mod guarded;
+#[path = "metadata/interop.rs"]
+mod interop;
 #[path = "metadata/life.rs"]
 mod life;
 #[path = "metadata/many.rs"]
 mod many;
 #[path = "metadata/names.rs"]
 mod names;
+#[path = "metadata/outage.rs"]
+mod outage;
 #[path = "metadata/owner.rs"]
 mod owner;
 #[path = "metadata/service.rs"]
 mod service;
+#[path = "metadata/verbs.rs"]
+mod verbs;
