@@ -4,6 +4,8 @@
 //! its process id. A service whose program is not there skips the test with that reason.
 #![cfg(test)]
 
+#[path = "metadata/cache.rs"]
+mod cache;
 #[path = "metadata/cluster.rs"]
 mod cluster;
 #[path = "metadata/conformance.rs"]
