@@ -191,7 +191,7 @@ impl TransferEngine {
     }
 
     /// How what this engine publishes in a metadata service stands; `None` in P2P mode, where peers
-    /// ask the engine itself, and after the end.
+    /// ask the engine itself, for one that publishes nothing, and after the end.
     pub fn publication(&self) -> Option<Standing> {
         if self.owner.is_here() { self.registrar.standing() } else { None }
     }
