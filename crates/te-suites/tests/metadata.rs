@@ -38,3 +38,5 @@ mod owner;
 mod service;
 #[path = "metadata/verbs.rs"]
 mod verbs;
+#[path = "metadata/watched.rs"]
+mod watched;
