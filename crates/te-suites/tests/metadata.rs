@@ -34,6 +34,8 @@ mod names;
 mod outage;
 #[path = "metadata/owner.rs"]
 mod owner;
+#[path = "metadata/programs.rs"]
+mod programs;
 #[path = "metadata/protected.rs"]
 mod protected;
 #[path = "metadata/scale.rs"]
