@@ -367,8 +367,8 @@ impl TransferEngine {
     /// Starts the threads that answer peers and keep deadlines.
     fn serve(&mut self, bound: Option<BoundPeerServer>) -> Result<(), BuildError> {
         let Some(bound) = bound else { return Ok(()) };
-        let service =
-            Service { publisher: Arc::clone(&self.publisher), inbox: Arc::clone(&self.inbox) };
+        let (publisher, inbox) = (Arc::clone(&self.publisher), Arc::clone(&self.inbox));
+        let service = Service { publisher, inbox, title: self.registrar.title() };
         let server = bound
             .start(Arc::new(service))
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;
