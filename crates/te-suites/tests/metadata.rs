@@ -38,6 +38,8 @@ mod owner;
 mod programs;
 #[path = "metadata/protected.rs"]
 mod protected;
+#[path = "metadata/proxied.rs"]
+mod proxied;
 #[path = "metadata/scale.rs"]
 mod scale;
 #[path = "metadata/service.rs"]
