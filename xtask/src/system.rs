@@ -28,10 +28,11 @@ pub(crate) fn run(
 ) -> anyhow::Result<Vec<TestResult>> {
     let file = format!("crates/te-suites/tests/{name}.rs");
     ensure!(workspace.path(&file).exists(), "the suite {name} is to be {file}, which is not there");
-    let mut env = programs(workspace, journal)?;
     // Where it cannot be had, the tests that need it say so and are skipped.
     debian::install(journal, TOOLS)?;
-    let features = if name == METADATA { services(journal)? } else { Vec::new() };
+    let has_etcd = name == METADATA && services(journal)?;
+    let mut env = programs(workspace, journal, has_etcd)?;
+    let features = if has_etcd { vec!["te-suites/etcd".to_owned()] } else { Vec::new() };
     if peer != PeerUse::None {
         match pyenv::prepare(workspace, journal)? {
             Peer::Ready(python) => env.push(("TE_PEER_PYTHON".to_owned(), python)),
@@ -82,9 +83,9 @@ const SERVICES: &[&str] = &[
     "libprotobuf-dev",
 ];
 
-/// Installs the services where that is allowed. The features that can then be built; tests of what
-/// is missing say so and are skipped.
-fn services(journal: &mut Journal) -> anyhow::Result<Vec<String>> {
+/// Installs the services where that is allowed, and says whether a client of etcd can be built;
+/// tests of what is missing say so and are skipped.
+fn services(journal: &mut Journal) -> anyhow::Result<bool> {
     let were_there = debian::are_installed(&["etcd-server", "redis-server"]);
     if let Some(by_hand) = debian::install(journal, SERVICES)? {
         ui::say(&format!("  tests of what is missing are skipped; to have it: {by_hand}"));
@@ -93,8 +94,7 @@ fn services(journal: &mut Journal) -> anyhow::Result<Vec<String>> {
         // Debian starts them as units; the tests start their own.
         debian::stop_units(journal, &["etcd", "redis-server"])?;
     }
-    let can_build = debian::are_installed(&["protobuf-compiler", "libprotobuf-dev"]);
-    Ok(can_build.then(|| "te-suites/etcd".to_owned()).into_iter().collect())
+    Ok(debian::are_installed(&["protobuf-compiler", "libprotobuf-dev"]))
 }
 
 /// The program of one suite.
@@ -109,9 +109,18 @@ fn selection(name: &str, features: Vec<String>) -> Selection {
 
 /// Builds `te` and `te-node`; returns the variables that say where they are. Each is built by
 /// itself, so that `te` has the features that it is shipped with.
-fn programs(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<Vec<(String, String)>> {
+fn programs(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    has_etcd: bool,
+) -> anyhow::Result<Vec<(String, String)>> {
     let watch = Stopwatch::start();
-    artifacts::build_programs(workspace, journal, &["--package", "te-cli", "--bins"])?;
+    let etcd: &[&str] = if has_etcd { &["--features", "te-cli/etcd"] } else { &[] };
+    artifacts::build_programs(
+        workspace,
+        journal,
+        &[&["--package", "te-cli", "--bins"], etcd].concat(),
+    )?;
     artifacts::build_programs(workspace, journal, &["--package", "te-suites", "--bins"])?;
     if watch.elapsed() > Duration::from_secs(2) {
         ui::say(&format!("  te and te-node built in {}", watch.text()));

@@ -29,7 +29,7 @@ pub(crate) fn client(common: &Common, limit: Option<Duration>) -> Result<Transfe
         None => Ok(config),
     };
     let config = config.map_err(|error| CliError::config(&error))?;
-    start_with(common, config, |builder| builder)
+    start_with(common, config, EngineBuilder::unpublished)
 }
 
 /// An engine that others reach at `host`.
@@ -52,6 +52,7 @@ fn start_with(
 ) -> Result<TransferEngine, CliError> {
     logging::start(&config, common.verbose)?;
     let builder = TransferEngine::builder().config(config).metadata(&common.metadata);
+    let builder = builder.named_by_address();
     finish(builder).build().map_err(|error| CliError::build(&error))
 }
 

@@ -32,6 +32,7 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
+use crate::watching::Watching;
 use crate::workers::Workers;
 
 /// Builds a [`TransferEngine`]; see [`TransferEngine::builder`].
@@ -44,6 +45,8 @@ pub struct EngineBuilder {
     transports: Vec<Arc<dyn Transport>>,
     clock: Arc<dyn Clock>,
     threads: bool,
+    is_named_by_address: bool,
+    is_published: bool,
 }
 
 impl Default for EngineBuilder {
@@ -58,6 +61,8 @@ impl Default for EngineBuilder {
             transports: Vec::new(),
             clock: Arc::new(SystemClock),
             threads: true,
+            is_named_by_address: false,
+            is_published: true,
         }
     }
 }
@@ -92,6 +97,22 @@ impl EngineBuilder {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// With a store, too, the segment's name becomes `host:port`, so that engines of one host have
+    /// names of their own.
+    #[must_use]
+    pub fn named_by_address(mut self) -> Self {
+        self.is_named_by_address = true;
+        self
+    }
+
+    /// Puts no records into a store, so that nobody finds this engine: for one that only opens the
+    /// segments of others.
+    #[must_use]
+    pub fn unpublished(mut self) -> Self {
+        self.is_published = false;
         self
     }
 
@@ -134,7 +155,8 @@ impl EngineBuilder {
         let bound = if self.threads { Some(self.bind(&host)?) } else { None };
         let port = bound.as_ref().map_or_else(|| self.port.unwrap_or(1), BoundPeerServer::port);
         let rpc = host.with_port(port);
-        let text = if is_p2p { rpc.to_string() } else { self.name.clone() };
+        let by_address = is_p2p || self.is_named_by_address;
+        let text = if by_address { rpc.to_string() } else { self.name.clone() };
         let name = SegmentName::parse(&text).map_err(|error| self.bad_name(&error))?;
         let transports = self.transports()?;
         self.assemble(bound, (name, rpc), transports, store)
@@ -309,6 +331,7 @@ impl EngineBuilder {
             self.config.engine.unregister_timeout,
         );
         let directory = shared.peers.directory().clone();
+        let is_published = self.is_published;
         let registrar = Registrar::new(directory, Arc::clone(&publisher), &self.config.metadata);
         // From here on dropping `engine` closes whatever was started.
         let mut engine = TransferEngine {
@@ -323,6 +346,7 @@ impl EngineBuilder {
             closed: AtomicBool::new(false),
             owner: Owner::present(),
             registrar,
+            watching: Watching::default(),
         };
         for transport in &transports {
             let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));
@@ -332,7 +356,9 @@ impl EngineBuilder {
         }
         engine.serve(bound)?;
         let threads = engine.server.is_some();
-        engine.registrar.open(&engine.config.metadata, threads)?;
+        if is_published {
+            engine.registrar.open(&engine.config.metadata, threads)?;
+        }
         Ok(engine)
     }
 }
@@ -341,8 +367,8 @@ impl TransferEngine {
     /// Starts the threads that answer peers and keep deadlines.
     fn serve(&mut self, bound: Option<BoundPeerServer>) -> Result<(), BuildError> {
         let Some(bound) = bound else { return Ok(()) };
-        let service =
-            Service { publisher: Arc::clone(&self.publisher), inbox: Arc::clone(&self.inbox) };
+        let (publisher, inbox) = (Arc::clone(&self.publisher), Arc::clone(&self.inbox));
+        let service = Service { publisher, inbox, title: self.registrar.title() };
         let server = bound
             .start(Arc::new(service))
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;

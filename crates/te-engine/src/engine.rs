@@ -32,6 +32,7 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
 use crate::status::{BatchStatus, TaskState, TransferStatus};
+use crate::watching::Watching;
 
 /// A transfer engine. Shared between threads by reference or in an `Arc`; dropping it closes it.
 pub struct TransferEngine {
@@ -46,6 +47,7 @@ pub struct TransferEngine {
     pub(crate) closed: AtomicBool,
     pub(crate) owner: Owner,
     pub(crate) registrar: Registrar,
+    pub(crate) watching: Watching,
 }
 
 /// What [`TransferEngine::sync_cache`] did (te-classic B45).
@@ -189,7 +191,7 @@ impl TransferEngine {
     }
 
     /// How what this engine publishes in a metadata service stands; `None` in P2P mode, where peers
-    /// ask the engine itself, and after the end.
+    /// ask the engine itself, for one that publishes nothing, and after the end.
     pub fn publication(&self) -> Option<Standing> {
         if self.owner.is_here() { self.registrar.standing() } else { None }
     }
@@ -214,7 +216,11 @@ impl TransferEngine {
         if self.is_closed() {
             return Err(OpenError::Closed);
         }
-        self.shared.peers.open(&parse_name(name)?, self.config.peer.exchange_timeout)
+        let id = self.shared.peers.open(&parse_name(name)?, self.config.peer.exchange_timeout)?;
+        if id != SegmentId::LOCAL {
+            self.watching.start(&self.shared.peers, &self.shared.workers);
+        }
+        Ok(id)
     }
 
     /// What is known of an open segment: its descriptor as of now.
@@ -427,6 +433,7 @@ impl TransferEngine {
         }
         let deadline = self.now() + timeout.min(FAR);
         if !self.closed.swap(true, Ordering::AcqRel) {
+            self.watching.close();
             self.registrar.close(timeout.min(self.config.metadata.call_timeout));
         }
         // Tasks first, so that they end as called back and not by the fault of their question.

@@ -1,7 +1,8 @@
 //! What others told us: notifications, in order of arrival, bounded.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use te_metadata::{ChunkDigest, EndpointMessage, Notify, NotifyRefused, PeerService};
@@ -50,18 +51,46 @@ impl Inbox {
 }
 
 /// The handshake port's answers.
+///
+/// I1  Whoever was paused for so long that its name may be another's by now says nothing about
+///     itself before its records stand again.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) inbox: Arc<Inbox>,
+    pub(crate) title: Arc<Title>,
+}
+
+/// What says whether our name is ours for certain; nothing where nothing is published.
+#[derive(Default)]
+pub(crate) struct Title(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
+
+impl Title {
+    /// Names the one who knows; the first call counts.
+    pub(crate) fn ask(&self, is_doubtful: impl Fn() -> bool + Send + Sync + 'static) {
+        drop(self.0.set(Box::new(is_doubtful)));
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.0.get().is_some_and(|is_doubtful| is_doubtful())
+    }
+}
+
+impl fmt::Debug for Title {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Title")
+    }
 }
 
 impl PeerService for Service {
     fn descriptor(&self) -> Option<Vec<u8>> {
-        Some(self.publisher.paged().main.clone())
+        (!self.title.is_doubtful()).then(|| self.publisher.paged().main.clone())
     }
 
     fn chunk(&self, digest: ChunkDigest) -> Option<Vec<u8>> {
+        if self.title.is_doubtful() {
+            return None;
+        }
         let paged = self.publisher.paged();
         let found = paged.chunks.iter().find(|chunk| chunk.digest == digest);
         found.map(|chunk| chunk.body.clone())
@@ -82,6 +111,26 @@ mod tests {
     //! The bound.
 
     use super::*;
+
+    #[test]
+    fn fault17_who_may_have_lost_its_name_says_nothing_about_itself() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let name = te_metadata::SegmentName::parse("node-a").unwrap();
+        let rpc = te_metadata::HostPort::parse("127.0.0.1:1").unwrap();
+        let segment = Arc::new(te_segment::LocalSegment::new());
+        let publisher = Arc::new(Publisher::new(name, rpc, segment, Vec::new()));
+        let inbox = Arc::new(Inbox::new(2, Arc::default()));
+        let title = Arc::new(Title::default());
+        let service = Service { publisher, inbox, title: Arc::clone(&title) };
+        assert!(service.descriptor().is_some(), "in P2P mode nobody doubts it");
+        let was_paused = Arc::new(AtomicBool::new(true));
+        let doubt = Arc::clone(&was_paused);
+        title.ask(move || doubt.load(Ordering::Relaxed));
+        assert_eq!(service.descriptor(), None);
+        was_paused.store(false, Ordering::Relaxed);
+        assert!(service.descriptor().is_some());
+    }
 
     #[test]
     fn k7_a_full_inbox_refuses_and_has_room_again_once_it_was_emptied() {

@@ -77,6 +77,7 @@ mod task;
 #[cfg(test)]
 mod testing_support;
 mod turnstile;
+mod watching;
 mod workers;
 
 pub use builder::EngineBuilder;

@@ -140,19 +140,31 @@ impl Peers {
                 .end_fetch(ticket, Some((resolved.rpc, resolved.descriptor)))
                 .ok_or(ResolveError::NotFound { name }),
             Err(error) => {
-                self.end_fetch(ticket, None);
+                if error.is_not_found() {
+                    self.miss(ticket);
+                } else {
+                    self.end_fetch(ticket, None);
+                }
                 Err(error)
             }
         }
     }
 
     /// The descriptor as published. Whoever asks again does so because that does not fit, and
-    /// changes are published a moment late, so the owner has the last word then.
+    /// changes are published a moment late, so the owner has the last word then; it is all there is
+    /// while the service does not answer.
     fn ask(&self, id: SegmentId, name: &SegmentName) -> Result<Resolved, ResolveError> {
         let own = &self.publisher.paged().main;
-        let found = self.directory.fetch(name, own)?;
-        let newer = self.current(id).and_then(|_| self.directory.ask_owner(name, &found, own));
-        Ok(newer.unwrap_or(found))
+        let known = self.current(id);
+        let of_owner = |found: &Resolved| self.directory.ask_owner(name, found, own);
+        match (self.directory.fetch(name, own), known) {
+            (Ok(found), Some(_)) => Ok(of_owner(&found).unwrap_or(found)),
+            (Err(error), Some(known)) if error.is_retryable() => {
+                let (descriptor, rpc) = (known.descriptor().clone(), known.rpc().clone());
+                of_owner(&Resolved { descriptor, rpc }).ok_or(error)
+            }
+            (answer, _) => answer,
+        }
     }
 
     /// Gives a ticket back without a result.
@@ -163,11 +175,23 @@ impl Peers {
     fn end_fetch(&self, ticket: FetchTicket, found: Option<Found>) -> Option<Arc<RemoteSegment>> {
         let (id, begun, worked) = (ticket.id(), ticket.begun(), found.is_some());
         let known = self.cache.lock().complete(self.clock.now(), ticket, found);
+        self.tell(id, begun, known.as_ref().filter(|_| worked));
+        known
+    }
+
+    /// Ends a fetch that found nothing under the name.
+    fn miss(&self, ticket: FetchTicket) {
+        let (id, begun) = (ticket.id(), ticket.begun());
+        self.cache.lock().absent(self.clock.now(), ticket);
+        self.tell(id, begun, None);
+    }
+
+    /// Tells whoever waits that a fetch has ended.
+    fn tell(&self, id: SegmentId, begun: Instant, known: Option<&Arc<RemoteSegment>>) {
         self.fetched.notify_all();
         if let Some(observer) = self.observer.get() {
-            observer(id, begun, known.as_ref().filter(|_| worked));
+            observer(id, begun, known);
         }
-        known
     }
 
     /// Delivers a notification on the calling thread; to ourselves without a message.
@@ -226,6 +250,24 @@ impl Peers {
                 if self.await_fetch(id, patience) { self.current(id) } else { None }
             }
             Freshness::Failed | Freshness::NotBefore(_) => None,
+        }
+    }
+
+    /// Fetches an open segment's descriptor on the calling thread, as it is now: a fetch that began
+    /// before is waited for and does not count. One that failed a moment ago is not repeated.
+    pub(crate) fn fetch_newer(&self, id: SegmentId) {
+        let since = self.clock.now();
+        loop {
+            match self.refresh(id, since) {
+                Freshness::Fetch(ticket) => return drop(self.fetch(ticket)),
+                Freshness::Pending => {
+                    let patience = self.directory.client().limits().exchange_timeout;
+                    if !self.await_fetch(id, patience) {
+                        return;
+                    }
+                }
+                Freshness::Newer(_) | Freshness::Failed | Freshness::NotBefore(_) => return,
+            }
         }
     }
 

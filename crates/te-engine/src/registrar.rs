@@ -16,6 +16,7 @@ use te_metadata::{
 
 use crate::config::MetadataSettings;
 use crate::error::BuildError;
+use crate::inbox::Title;
 use crate::publish::Publisher;
 
 /// See the module.
@@ -23,6 +24,7 @@ use crate::publish::Publisher;
 pub(crate) struct Registrar {
     office: Arc<Office>,
     keeping: Mutex<Keeping>,
+    title: Arc<Title>,
     patience: Duration,
 }
 
@@ -66,7 +68,13 @@ impl Registrar {
         let trouble = Mutex::default();
         let office = Office { directory, publisher, probe_timeout: PROBE, trouble };
         let keeping = Mutex::new(Keeping::Nothing);
-        Self { office: Arc::new(office), keeping, patience: settings.call_timeout }
+        let (office, title) = (Arc::new(office), Arc::default());
+        Self { office, keeping, title, patience: settings.call_timeout }
+    }
+
+    /// What knows whether our name is ours for certain.
+    pub(crate) fn title(&self) -> Arc<Title> {
+        Arc::clone(&self.title)
     }
 
     /// Publishes the records for the first time, and keeps them.
@@ -85,7 +93,18 @@ impl Registrar {
         let standing = caretaker.settle(patience);
         let outcome = self.office.outcome(standing, patience);
         match outcome {
-            Ok(()) => *self.keeping.lock() = Keeping::Thread(Arc::new(caretaker)),
+            Ok(()) => {
+                let caretaker = Arc::new(caretaker);
+                let known = Arc::downgrade(&caretaker);
+                // A service that does not answer is no reason: who has us open goes on.
+                self.title.ask(move || {
+                    let is_doubtful = |care: Arc<Caretaker>| {
+                        care.may_have_ended() && care.standing() != Standing::Failing
+                    };
+                    known.upgrade().is_some_and(is_doubtful)
+                });
+                *self.keeping.lock() = Keeping::Thread(caretaker);
+            }
             // What was put before the trouble began is taken back.
             Err(_) => drop(caretaker.leave(settings.call_timeout)),
         }

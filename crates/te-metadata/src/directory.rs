@@ -186,6 +186,17 @@ impl Directory {
         Ok(if !is_own && answers() { OwnerState::Alive } else { OwnerState::Gone })
     }
 
+    /// Where the descriptor of a segment stands; it is put after the records that belong to it.
+    /// `None` where peers ask each other.
+    pub fn segment_key(&self, name: &SegmentName) -> Option<String> {
+        self.shelf.as_ref().map(|shelf| shelf.keys.segment(name))
+    }
+
+    /// What all keys of our cluster begin with; `None` where peers ask each other.
+    pub fn key_prefix(&self) -> Option<&str> {
+        self.shelf.as_ref().map(|shelf| shelf.keys.prefix())
+    }
+
     /// The store; `None` where peers ask each other.
     pub fn metadata_store(&self) -> Option<&Arc<dyn MetadataStore>> {
         self.shelf.as_ref().map(|shelf| &shelf.store)

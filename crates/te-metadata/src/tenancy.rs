@@ -290,6 +290,11 @@ impl Tenancy {
 
     fn handle_failure(&mut self, now: Instant, step: &Step, error: StoreError) {
         self.rest_until = Some(now + self.times.retry_every);
+        if error.is_retryable() {
+            // A service that restarts may have lost what stood: that comes before what is new.
+            let held = self.slots.iter_mut().filter(|slot| matches!(slot.stand, Stand::Held(_)));
+            held.for_each(|slot| slot.look_at = now);
+        }
         if error.is_not_supported() {
             // Another service answers at the address now.
             (self.expires, self.renew_at) = (None, None);

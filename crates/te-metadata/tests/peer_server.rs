@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use common::{Desk, Host, client, frame};
 use te_metadata::{
-    AddressFamily, BoundPeerServer, BufferDescriptor, EndpointMessage, HostPort, ListenAddress,
-    Notify, PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor, TcpEndpoint,
+    AddressFamily, BoundPeerServer, BufferDescriptor, ChunkDigest, Directory, EndpointMessage,
+    HostPort, Incarnation, ListenAddress, Notify, NotifyRefused, PAGE_BYTES, PagedDescriptor,
+    PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor, SegmentName, TcpEndpoint,
+    TeObject,
 };
 
 const NO_NICS: &[u8] = include_bytes!("fixtures/endpoint-no-nics.json");
@@ -221,4 +223,47 @@ fn fb29_a_burst_of_peers_is_served_beside_silent_clients() {
     let stats = host.wait(|stats| stats.open <= 20);
     assert_eq!(stats.served, 1600);
     drop(silent);
+}
+
+/// Whoever publishes a descriptor in parts.
+struct Parts(PagedDescriptor);
+
+impl PeerService for Parts {
+    fn descriptor(&self) -> Option<Vec<u8>> {
+        Some(self.0.main.clone())
+    }
+
+    fn chunk(&self, digest: ChunkDigest) -> Option<Vec<u8>> {
+        self.0.chunks.iter().find(|chunk| chunk.digest == digest).map(|chunk| chunk.body.clone())
+    }
+
+    fn notify(&self, _: Notify) -> Result<(), NotifyRefused> {
+        Ok(())
+    }
+
+    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
+        EndpointMessage::default()
+    }
+}
+
+/// A descriptor that is longer than a frame of the wheel is asked for in parts.
+#[test]
+fn a_descriptor_in_parts_is_put_together_by_who_asks() {
+    let buffer = |n: u64| BufferDescriptor {
+        name: "n".into(),
+        addr: (n + 1) << 20,
+        length: 4096,
+        ..BufferDescriptor::default()
+    };
+    let endpoint = TcpEndpoint { data_port: Some(1), ..TcpEndpoint::default() };
+    let mut whole = SegmentDescriptor::tcp("n", endpoint, (0..30_000).map(buffer).collect());
+    whole.te = Some(TeObject::new(Incarnation::random()));
+    let parts = whole.paginate(PAGE_BYTES);
+    assert!(!parts.chunks.is_empty());
+    let lo = ListenAddress::Ip(std::net::Ipv4Addr::LOCALHOST.into());
+    let bound = BoundPeerServer::bind(&lo, PortChoice::Exact(0), PeerLimits::default()).unwrap();
+    let name = SegmentName::parse(&format!("127.0.0.1:{}", bound.port())).unwrap();
+    let _server = bound.start(Arc::new(Parts(parts))).unwrap();
+    let found = Directory::p2p(client()).fetch(&name, b"{}").unwrap();
+    assert_eq!(found.descriptor, whole);
 }

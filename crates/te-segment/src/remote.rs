@@ -10,7 +10,8 @@
 //! I1  A name has one number for the life of the engine (te-classic B40).
 //! I2  At most one fetch per segment is outstanding: a burst of faults costs one (FB26).
 //! I3  Readers get immutable snapshots; a refresh replaces the snapshot (te-classic B41).
-//! I4  A failed refresh keeps the old snapshot (te-classic B45).
+//! I4  A failed refresh keeps the old snapshot (te-classic B45). Of one whose name was absent several
+//!     times in a row a new opening is told; who has it open may still find its successor (FB26).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -179,6 +180,8 @@ struct Entry {
     fetching: bool,
     failed_at: Option<Instant>,
     failures: u32,
+    /// How often in a row the name was absent.
+    absences: u32,
 }
 
 /// The cache. Not shared: its owner puts a lock around it and never holds that across a fetch.
@@ -194,6 +197,8 @@ impl RemoteSegments {
     pub const FIRST_BACKOFF: Duration = Duration::from_millis(10);
     /// The longest such wait.
     pub const MAX_BACKOFF: Duration = Duration::from_millis(500);
+    /// A name that was absent so often in a row is fetched anew when it is opened.
+    pub const MAX_ABSENCES: u32 = 3;
 
     /// An empty cache.
     pub fn new() -> Self {
@@ -204,7 +209,9 @@ impl RemoteSegments {
     pub fn open(&mut self, now: Instant, name: &SegmentName) -> Lookup {
         let id = self.id_of(name);
         let entry = self.entries.entry(id).or_default();
-        if let Some(known) = &entry.known {
+        if let Some(known) = &entry.known
+            && entry.absences < Self::MAX_ABSENCES
+        {
             return Lookup::Known(Arc::clone(known));
         }
         if entry.fetching {
@@ -263,6 +270,7 @@ impl RemoteSegments {
             return entry.known.clone();
         };
         entry.failures = 0;
+        entry.absences = 0;
         entry.failed_at = None;
         entry.known_since = Some(ticket.begun);
         if let Some(known) = &entry.known
@@ -276,6 +284,14 @@ impl RemoteSegments {
         let fresh = Arc::new(RemoteSegment::new(id, name, rpc, descriptor, entry.epochs));
         entry.known = Some(Arc::clone(&fresh));
         Some(fresh)
+    }
+
+    /// Takes the news that nothing stands under the name, which is a failure that is remembered.
+    pub fn absent(&mut self, now: Instant, ticket: FetchTicket) {
+        if let Some(entry) = self.entries.get_mut(&ticket.id) {
+            entry.absences = entry.absences.saturating_add(1);
+        }
+        drop(self.complete(now, ticket, None));
     }
 
     /// Forgets what is known of a name; its number stays, and its epochs go on (te-classic A22).

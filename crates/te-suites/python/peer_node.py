@@ -1,6 +1,9 @@
 """A process of the real peer, driven over standard input and output, one JSON object a line.
 
-usage: peer_node.py [--host H] [--size BYTES] [--meta P2PHANDSHAKE] [--name NAME]
+usage: peer_node.py [--host H] [--size BYTES] [--metadata URI]
+
+Without --metadata its segment is called H and a port; with it H is a key of that service, where it is
+reached says MC_TCP_BIND_ADDRESS.
 
 The first line out names the segment, the buffer and the port. Each command {"op": ...} gets one line
 back. The commands are those of te-node, so that a suite can put either program on either side; `rc` is
@@ -8,6 +11,7 @@ the peer's own return code, 0 for success.
 """
 import argparse
 import ctypes
+import gc
 import json
 import mmap
 import os
@@ -32,8 +36,7 @@ def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--size", type=int, default=1 << 20)
-    parser.add_argument("--meta", default="P2PHANDSHAKE")
-    parser.add_argument("--name", default=None)
+    parser.add_argument("--metadata", default="P2PHANDSHAKE")
     return parser.parse_args()
 
 
@@ -82,7 +85,7 @@ class Peer:
         from mooncake.engine import TransferEngine, TransferNotify, TransferOpcode
         self.notification, self.opcode = TransferNotify, TransferOpcode
         self.engine = TransferEngine()
-        self.rc = self.engine.initialize(options.name or options.host, options.meta, "tcp", "")
+        self.rc = self.engine.initialize(options.host, options.metadata, "tcp", "")
         self.address = map_memory(max(options.size, 1))
         self.size = options.size
 
@@ -91,14 +94,14 @@ class Peer:
             self.rc = self.engine.register_memory(self.address, self.size)
         if self.rc:
             return {"error": "the engine did not start", "rc": self.rc}
-        port = self.engine.get_rpc_port()
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        name = f"{host}:{port}" if options.meta == "P2PHANDSHAKE" else options.name
+        port, name = self.engine.get_rpc_port(), options.host
+        if options.metadata == "P2PHANDSHAKE":
+            name = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
         return {"name": name, "addr": self.address, "size": self.size, "pid": os.getpid(), "rpc_port": port}
 
     def memory(self, c):
-        """Commands on bytes take `off` in the main buffer, or `addr` anywhere."""
-        return view(c["addr"] if "addr" in c else self.address + c["off"], c["len"])
+        """Commands on bytes take `off` from the main buffer, which wraps, or `addr` anywhere."""
+        return view(c["addr"] if "addr" in c else self.address + c["off"] & WORD, c["len"])
 
     def fill(self, c):
         self.memory(c)[:] = c["byte"]
@@ -175,6 +178,12 @@ class Peer:
         return {"utime": used.ru_utime, "stime": used.ru_stime, "rss_kib": used.ru_maxrss,
                 "threads": count("task"), "fds": count("fd")}
 
+    def leave(self, _):
+        """Ends the engine as a program does that drops it; nothing but `quit` may follow."""
+        self.engine = None
+        gc.collect()
+        return {}
+
     def ping(self, _):
         return {}
 
@@ -195,6 +204,7 @@ def main():
     hello = peer.hello(options)
     print(json.dumps(hello), file=out)
     if "error" in hello:
+        peer.leave({})
         os._exit(3)
     for line in sys.stdin:
         c = json.loads(line)

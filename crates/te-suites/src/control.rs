@@ -160,6 +160,41 @@ impl Node {
         self.ask(&json!({ "op": "tell", "target": target, "name": name, "msg": msg, "n": n }))
     }
 
+    /// How what it publishes stands, in the engine's word; nothing where there is nothing.
+    #[track_caller]
+    pub fn publication(&mut self) -> String {
+        let answer = self.ask(&json!({ "op": "publication" })).ok();
+        answer.value("is").as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until everything that was registered is published; says whether it is.
+    #[track_caller]
+    pub fn is_published(&mut self, limit: Duration) -> bool {
+        let command = json!({ "op": "published", "timeout_ms": millis(limit) });
+        self.ask_within(&command, limit + GRACE).ok().value("done") == true
+    }
+
+    /// Maps and registers `n` buffers of `len` bytes, at every second multiple of `len` from the
+    /// address that it gives; in one call, or one by one.
+    #[track_caller]
+    pub fn reg_many(&mut self, (n, len): (u64, u64), one_by_one: bool) -> u64 {
+        let command = json!({ "op": "reg_many", "n": n, "len": len, "one_by_one": one_by_one });
+        self.ask_within(&command, Duration::from_secs(180)).ok().number("addr")
+    }
+
+    /// What is known of a segment without asking anybody anew: `buffers`, and whether one `has`
+    /// that address.
+    #[track_caller]
+    pub fn known(&mut self, target: &str, addr: u64) -> Answer {
+        self.ask(&json!({ "op": "known", "target": target, "addr": addr }))
+    }
+
+    /// Asks for the descriptors of all open segments anew: `updated`, `unchanged`, `failed`.
+    #[track_caller]
+    pub fn sync(&mut self) -> Answer {
+        self.ask(&json!({ "op": "sync" })).ok()
+    }
+
     /// Closes the engine and keeps the process: `open_tasks`, `joined`, `kept`.
     #[track_caller]
     pub fn close(&mut self, limit: Duration) -> Answer {

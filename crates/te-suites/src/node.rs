@@ -77,6 +77,18 @@ impl NodeSpec {
         self.arg("--file").arg(&path.display().to_string())
     }
 
+    /// A node of ours whose name is a key of this metadata service.
+    #[must_use]
+    pub fn metadata(self, uri: &str) -> Self {
+        self.arg("--metadata").arg(uri)
+    }
+
+    /// A node of ours with so many engines besides its own, named NAME-1, NAME-2 and so on.
+    #[must_use]
+    pub fn with_more(self, n: u64) -> Self {
+        self.arg("--more").arg(&n.to_string())
+    }
+
     /// One more word on its command line.
     #[must_use]
     pub fn arg(mut self, word: &str) -> Self {

@@ -22,6 +22,7 @@ impl MetadataSettings {
             call_timeout: self.call_timeout,
             credentials,
             redis_database: self.redis_database,
+            http_proxy: self.http_proxy.clone(),
             tls,
         }
     }

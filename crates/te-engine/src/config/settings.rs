@@ -77,6 +77,10 @@ pub struct MetadataSettings {
     pub token: Option<Secret>,
     /// The database of a redis. Default 0.
     pub redis_database: u8,
+    /// The proxy through which HTTP services are reached, `http://host:port`. None by default;
+    /// variables such as `http_proxy` do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
     /// Certificates of the authorities that are trusted, PEM. None (default): the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
@@ -103,6 +107,7 @@ impl Default for MetadataSettings {
             password: None,
             token: None,
             redis_database: 0,
+            http_proxy: None,
             ca_file: None,
             certificate_file: None,
             key_file: None,

@@ -207,6 +207,11 @@ const ENGINE: &[Variable] = &[
         .mooncake("MC_REDIS_DB_INDEX")
         .own("TE_METADATA_REDIS_DATABASE"),
     Variable::new(
+        "metadata.http_proxy",
+        Kind::Text,
+        "proxy towards HTTP services, http://host:port; http_proxy and its like do not count",
+    ),
+    Variable::new(
         "metadata.ca_file",
         Kind::Path,
         "certificates of the authorities that are trusted, PEM",

@@ -88,7 +88,8 @@ impl ChunkDigest {
     /// a Mooncake peer.
     pub fn asked_for(question: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(question.get(..64.min(question.len()))?).ok()?;
-        text.strip_prefix("{\"te_chunk\":\"")?.strip_suffix("\"}")?.parse().ok()
+        // A line, as each question is.
+        text.trim_end().strip_prefix("{\"te_chunk\":\"")?.strip_suffix("\"}")?.parse().ok()
     }
 }
 

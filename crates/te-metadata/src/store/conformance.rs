@@ -194,6 +194,8 @@ impl Suite<'_> {
             found.iter().map(|info| &info.key).collect::<Vec<_>>(),
             names.iter().collect::<Vec<_>>()
         );
+        let all = self.store.list("").expect("all keys are listed");
+        assert!(names.iter().all(|name| all.iter().any(|info| info.key == *name)), "{all:?}");
         for info in &found {
             let stands = self.revision(&info.key);
             assert!(info.revision.is_none() || info.revision == stands, "{info:?} is {stands:?}");
@@ -210,6 +212,7 @@ impl Suite<'_> {
             assert!(refused.is_not_supported(), "{refused}");
             return;
         }
+        drop(self.store.watch("").expect("all keys can be watched"));
         let mut watch = self.store.watch(&prefix).expect("a watch begins");
         let quiet = watch.wait(Duration::from_millis(50)).expect("silence is an answer");
         assert!(quiet.changes.is_empty() && !quiet.is_reset, "nothing happened: {quiet:?}");

@@ -23,11 +23,11 @@ pub enum StoreError {
         source: Box<dyn StdError + Send + Sync>,
     },
     /// The service was reached and refused.
-    #[error("metadata store {uri} refused key {key}: {reason}")]
+    #[error("metadata store {uri} refused {}: {reason}", what(key))]
     Refused {
         /// The store.
         uri: String,
-        /// The key.
+        /// The key; empty where it refused something that concerns no key.
         key: String,
         /// What the service said.
         reason: String,
@@ -114,4 +114,8 @@ impl fmt::Display for StorePhase {
             Self::Exchange => "asking",
         })
     }
+}
+
+fn what(key: &str) -> String {
+    if key.is_empty() { "to serve us".to_owned() } else { format!("key {key}") }
 }

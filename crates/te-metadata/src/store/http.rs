@@ -7,6 +7,7 @@
 
 mod client;
 mod json;
+mod road;
 mod service;
 mod target;
 mod watch;

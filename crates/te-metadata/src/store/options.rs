@@ -4,9 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a store is opened with.
-///
-/// No proxy is ever used, and variables such as `http_proxy` are not looked at: a metadata service
+/// What a store is opened with. Variables such as `http_proxy` are not looked at: a metadata service
 /// is on the inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
@@ -19,6 +17,9 @@ pub struct StoreOptions {
     pub credentials: Credentials,
     /// The database of a redis, 0 to 255. Default 0.
     pub redis_database: u8,
+    /// The proxy through which HTTP services are reached, `http://host:port`. Default none. etcd and
+    /// redis are reached without.
+    pub http_proxy: Option<String>,
     /// Certificates in files. Default none: the system's authorities are trusted.
     pub tls: TlsFiles,
 }
@@ -30,6 +31,7 @@ impl Default for StoreOptions {
             call_timeout: Duration::from_secs(3),
             credentials: Credentials::default(),
             redis_database: 0,
+            http_proxy: None,
             tls: TlsFiles::default(),
         }
     }

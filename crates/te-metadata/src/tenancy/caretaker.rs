@@ -41,6 +41,8 @@ struct Shared {
 #[derive(Debug)]
 struct Desk {
     machine: Tenancy,
+    /// The host is being told what happened: whoever waits then finds what it was told.
+    is_telling: bool,
     /// The thread ends at once.
     is_over: bool,
 }
@@ -64,7 +66,7 @@ impl Caretaker {
     ) -> Result<Self, CaretakerError> {
         let mut machine = Tenancy::new(TenancyTimes { ttl: lease.ttl, ..times });
         machine.touch(now());
-        let desk = Mutex::new(Desk { machine, is_over: false });
+        let desk = Mutex::new(Desk { machine, is_telling: false, is_over: false });
         let shared = Arc::new(Shared { desk, changed: Condvar::new() });
         let care = Care { shared: Arc::clone(&shared), store, lease, host };
         let thread = std::thread::Builder::new().name("te-tenancy".to_owned());
@@ -146,7 +148,7 @@ impl Caretaker {
             return false;
         }
         let mut desk = self.shared.desk.lock();
-        while !is_enough(&desk.machine) && !desk.is_over {
+        while (desk.is_telling || !is_enough(&desk.machine)) && !desk.is_over {
             if self.shared.changed.wait_until(&mut desk, deadline).timed_out() {
                 break;
             }
@@ -189,8 +191,13 @@ impl Care {
     fn run(mut self) {
         while let Some(step) = self.next_step() {
             let answer = carry_out(step, &*self.store, &self.lease, &mut *self.host);
-            self.shared.desk.lock().machine.handle(now(), answer);
+            let handle = |desk: &mut Desk| {
+                desk.machine.handle(now(), answer);
+                desk.is_telling = true;
+            };
+            handle(&mut self.shared.desk.lock());
             self.tell();
+            self.shared.desk.lock().is_telling = false;
             self.shared.changed.notify_all();
         }
     }

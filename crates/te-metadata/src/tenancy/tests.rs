@@ -281,6 +281,24 @@ fn fault19_a_service_that_is_down_is_told_once_and_tried_again() {
     assert_eq!(bench.events(), ["Failed", "Recovered"]);
 }
 
+/// Peer fault 20: a service that comes back empty gets what it has lost before what is new, so that
+/// no reader finds a descriptor whose owner has no address.
+#[test]
+fn fault20_what_an_emptied_service_lost_comes_before_what_is_new() {
+    let mut bench = Bench::new(1);
+    bench.run();
+    bench.is_down = true;
+    bench.want(&[(RPC, "1"), (RAM, "2")]);
+    bench.run();
+    bench.store.remove(RPC).unwrap();
+    bench.store.remove(RAM).unwrap();
+    bench.is_down = false;
+    bench.now += 2 * SECOND;
+    assert_eq!(bench.run(), ["Verify", "Claim", "Claim"]);
+    assert_eq!(bench.stands(RPC), Some(bench.value("1")));
+    assert_eq!(bench.stands(RAM), Some(bench.value("2")));
+}
+
 #[test]
 fn chunks_come_before_what_names_them_and_go_after() {
     let mut bench = Bench::new(1);

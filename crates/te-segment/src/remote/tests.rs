@@ -110,6 +110,25 @@ fn i4_a_failed_refresh_keeps_the_old_snapshot() {
 }
 
 #[test]
+fn fb26_a_name_that_is_absent_again_and_again_is_not_opened_from_memory() {
+    // FB26: one blip evicts nobody, and who has it open keeps it until the successor is found.
+    let now = begin();
+    let (mut cache, id) = cache(now);
+    for n in 1..=RemoteSegments::MAX_ABSENCES {
+        assert!(matches!(cache.open(now, &name("a")), Lookup::Known(_)), "after {} misses", n - 1);
+        let later = now + n * Duration::from_secs(1);
+        let ticket = fetch(cache.want_newer(later, id, later));
+        cache.absent(later, ticket);
+    }
+    assert!(cache.current(id).is_some());
+    let later = now + Duration::from_secs(10);
+    let Lookup::Fetch(ticket) = cache.open(later, &name("a")) else { panic!("from memory") };
+    assert!(matches!(cache.open(later, &name("a")), Lookup::Pending(same) if same == id));
+    cache.complete(later, ticket, fetched(&[(4096, 4096)])).unwrap();
+    assert!(matches!(cache.open(later, &name("a")), Lookup::Known(_)), "it is there again");
+}
+
+#[test]
 fn an_equal_answer_is_the_same_snapshot_and_counts_as_newer() {
     let now = begin();
     let (mut cache, id) = cache(now);

@@ -52,7 +52,7 @@ fn redis_with_a_password_and_a_database() {
 }
 
 #[track_caller]
-fn run(program: &Path, folder: &Path, text: &str) -> Output {
+pub(crate) fn run(program: &Path, folder: &Path, text: &str) -> Output {
     let mut command = Command::new(program);
     command.current_dir(folder).env("ETCDCTL_API", "3");
     let output = command.args(text.split(' ')).output().unwrap();
@@ -61,7 +61,7 @@ fn run(program: &Path, folder: &Path, text: &str) -> Output {
 }
 
 /// An authority, a certificate of it for 127.0.0.1, one that has expired, and a foreign authority.
-fn certificates() -> Result<Arc<TempDir>, String> {
+pub(crate) fn certificates() -> Result<Arc<TempDir>, String> {
     let openssl = program("openssl")?;
     let folder = Arc::new(TempDir::new().map_err(|error| error.to_string())?);
     let make = |text: &str| run(&openssl, folder.path(), text);
@@ -83,7 +83,7 @@ fn certificates() -> Result<Arc<TempDir>, String> {
 }
 
 /// An etcd that encrypts, with a certificate of that name.
-fn encrypted_etcd(folder: &Arc<TempDir>, certificate: &str) -> Service {
+pub(crate) fn encrypted_etcd(folder: &Arc<TempDir>, certificate: &str) -> Service {
     let port = te_suites::free_port("127.0.0.1").unwrap();
     let url = format!("https://127.0.0.1:{port}");
     let (cert, key) =
@@ -104,14 +104,14 @@ fn encrypted_etcd(folder: &Arc<TempDir>, certificate: &str) -> Service {
     Service::start_on(Kind::Etcd, Arc::clone(folder), port, &more)
 }
 
-fn trusting(folder: &TempDir, authority: &str) -> StoreOptions {
+pub(crate) fn trusting(folder: &TempDir, authority: &str) -> StoreOptions {
     let authorities = Some(folder.path().join(format!("{authority}.pem")));
     let tls = TlsFiles { authorities, ..TlsFiles::default() };
     StoreOptions { tls, ..StoreOptions::default() }
 }
 
 #[track_caller]
-fn ready(service: &Service, store: &dyn MetadataStore) {
+pub(crate) fn ready(service: &Service, store: &dyn MetadataStore) {
     let ready = || store.capabilities().is_ok().then_some(());
     let ended = wait_for(std::time::Duration::from_secs(15), ready);
     assert!(ended.is_some(), "{:?}; {}", store.capabilities(), service.says());

@@ -13,6 +13,7 @@ fn fields() -> BTreeSet<String> {
     settings.metadata.username = Some("me".into());
     settings.metadata.password = Some(te_metadata::Secret::new("secret"));
     settings.metadata.token = Some(te_metadata::Secret::new("secret"));
+    settings.metadata.http_proxy = Some("http://h:1".into());
     settings.metadata.ca_file = Some("/".into());
     settings.metadata.certificate_file = Some("/".into());
     settings.metadata.key_file = Some("/".into());

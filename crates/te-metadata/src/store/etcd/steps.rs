@@ -177,7 +177,8 @@ impl Fleet {
     pub(super) async fn list(&self, prefix: &str) -> Result<Vec<KeyInfo>, Failure> {
         let end = end_of(prefix);
         let mut found: Vec<KeyInfo> = Vec::new();
-        let mut from = prefix.as_bytes().to_vec();
+        // There is no empty key; the first that there can be is a single 0.
+        let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
         loop {
             let options =
                 || GetOptions::new().with_range(end.clone()).with_keys_only().with_limit(PAGE);

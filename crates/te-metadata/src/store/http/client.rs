@@ -10,6 +10,7 @@ use hyper::{Method, Request};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use super::road::{Road, parse_proxy};
 use crate::store::cause::{TlsCause, causes, chain, tls_cause};
 use crate::store::driver::{Driver, NoAnswer};
 use crate::store::{
@@ -17,9 +18,9 @@ use crate::store::{
 };
 
 #[cfg(feature = "tls")]
-type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
+type Connector = hyper_rustls::HttpsConnector<Road>;
 #[cfg(not(feature = "tls"))]
-type Connector = HttpConnector;
+type Connector = Road;
 
 type Pool = Client<Connector, Full<Bytes>>;
 
@@ -32,7 +33,7 @@ pub(super) struct HttpClient {
     driver: Driver<Pool>,
     /// The store as messages name it.
     uri: String,
-    /// `host:port`
+    /// `host:port`, and through which proxy, for messages.
     address: String,
     authorization: Option<HeaderValue>,
     call_timeout: Duration,
@@ -110,6 +111,10 @@ impl HttpClient {
             reason: "it has characters that HTTP does not carry".to_owned(),
         })?;
         let connector = connector(options)?;
+        let address = match &options.http_proxy {
+            Some(proxy) => format!("{address} through {proxy}"),
+            None => address,
+        };
         let build = move || {
             Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -234,12 +239,13 @@ fn was_closed(error: &hyper_util::client::legacy::Error) -> bool {
     !error.is_connect() && causes(error).any(is_end)
 }
 
-fn plain_connector(options: &StoreOptions) -> HttpConnector {
+fn road(options: &StoreOptions) -> Result<Road, OpenStoreError> {
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(options.connect_timeout));
     connector.set_nodelay(true);
     connector.enforce_http(false);
-    connector
+    let proxy = options.http_proxy.as_deref().map(parse_proxy).transpose()?;
+    Ok(Road { connector, proxy })
 }
 
 #[cfg(feature = "tls")]
@@ -249,11 +255,11 @@ fn connector(options: &StoreOptions) -> Result<Connector, OpenStoreError> {
         .with_tls_config(config)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(plain_connector(options));
+        .wrap_connector(road(options)?);
     Ok(connector)
 }
 
 #[cfg(not(feature = "tls"))]
 fn connector(options: &StoreOptions) -> Result<Connector, OpenStoreError> {
-    Ok(plain_connector(options))
+    road(options)
 }

@@ -150,3 +150,52 @@ fn b02_https_without_tls_says_what_there_is() {
     let error = open_store(&uri, &StoreOptions::default()).unwrap_err();
     assert!(error.to_string().contains("no metadata store https; it has P2PHANDSHAKE"), "{error}");
 }
+
+/// A proxy that answers its first request and tells what it was.
+fn proxy(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(&client));
+        let first = lines.next().unwrap().unwrap();
+        assert!(lines.map_while(Result::ok).any(|line| line.is_empty()), "the head ends");
+        (&client).write_all(answer.as_bytes()).unwrap();
+        first
+    });
+    (uri, asked)
+}
+
+/// B7: a proxy that was asked for is handed whole addresses; towards https it makes a tunnel.
+#[test]
+fn b07_a_proxy_is_used_when_it_is_asked_for() {
+    let (uri, asked) = proxy("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+    let options = StoreOptions { http_proxy: Some(uri), ..StoreOptions::default() };
+    let found = open("server.invalid:1", &options).get("a").unwrap().unwrap();
+    assert_eq!(found.value, b"{}");
+    assert_eq!(asked.join().unwrap(), "GET http://server.invalid:1/metadata?key=a HTTP/1.1");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn b07_towards_https_a_proxy_is_asked_for_a_tunnel() {
+    let (uri, asked) = proxy("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n");
+    let options = StoreOptions { http_proxy: Some(uri.clone()), ..StoreOptions::default() };
+    let server = StoreUri::parse("https://server.invalid:1/metadata").unwrap();
+    let error = open_store(&server, &options).unwrap().get("a").unwrap_err();
+    assert_eq!(error.phase(), Some(StorePhase::Connect), "{error:?}");
+    assert!(error.to_string().contains(&format!("server.invalid:1 through {uri}")), "{error}");
+    assert_eq!(asked.join().unwrap(), "CONNECT server.invalid:1 HTTP/1.1");
+}
+
+#[test]
+fn what_is_no_proxy_is_refused_by_name() {
+    for text in
+        ["", "host:1", "http://host", "https://host:1", "http://me:word@host:1", "http://h:1/x"]
+    {
+        let options = StoreOptions { http_proxy: Some(text.to_owned()), ..StoreOptions::default() };
+        let uri = StoreUri::parse("http://127.0.0.1:1/metadata").unwrap();
+        let error = open_store(&uri, &options).unwrap_err().to_string();
+        assert!(error.contains("http_proxy") && !error.contains("word"), "{text:?}: {error}");
+    }
+}

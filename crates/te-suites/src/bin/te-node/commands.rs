@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use te_engine::{
     BatchId, EngineCloseReport, EngineError, LocalRange, Notify, RegisterOptions, RemoteAccess,
+    TransferEngine,
 };
 use te_suites::{now, pattern, wire};
 
@@ -34,6 +35,8 @@ pub(crate) struct Node {
     /// Connections that only take ports away.
     pub(crate) hogs: Vec<TcpStream>,
     pub(crate) chaos: Option<Chaos>,
+    /// Engines that are only there.
+    pub(crate) more: Vec<TransferEngine>,
 }
 
 impl Node {
@@ -48,6 +51,7 @@ impl Node {
             check: None,
             hogs: Vec::new(),
             chaos: None,
+            more: Vec::new(),
         }
     }
 

@@ -38,6 +38,9 @@ impl Node {
             }
             "close" => Ok(told(self.engine.close(millis(c, "timeout_ms").unwrap_or(CLOSE)))),
             "fork" => self.fork(c),
+            "publication" | "published" | "reg_many" | "known" | "sync" => {
+                self.dispatch_publication(c)
+            }
             _ => self.dispatch_load(c),
         }
     }

@@ -1,7 +1,7 @@
 //! A process of our engine, driven over standard input and output, one JSON object a line.
 //!
 //! usage: te-node [--host H] [--size BYTES] [--port P] [--file PATH] [--at ADDRESS]
-//!                [--margin BYTES] [--courier PATH]
+//!                [--margin BYTES] [--metadata URI] [--more ENGINES] [--courier PATH]
 //!
 //! The first line out names the segment, the buffer and the port, or the error that kept the
 //! engine from starting. Each command `{"op": ...}` gets one line back; the commands are those of
@@ -21,6 +21,7 @@ mod fork;
 mod life;
 mod load;
 mod memory;
+mod publication;
 mod registering;
 mod stress;
 mod transfer;
@@ -64,7 +65,10 @@ fn refuse(why: &str) -> ExitCode {
 
 fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
     let config = EngineConfig::from_process().map_err(|error| chain(&error))?;
-    let mut builder = TransferEngine::builder().config(config).name(&arguments.host);
+    let build = |name: &str| {
+        TransferEngine::builder().config(config.clone()).name(name).metadata(&arguments.metadata)
+    };
+    let mut builder = build(&arguments.host);
     if let Some(port) = arguments.port {
         builder = builder.port(port);
     }
@@ -74,6 +78,8 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
         builder = builder.transport(Arc::clone(courier) as Arc<dyn Transport>);
     }
     let engine = Arc::new(builder.build().map_err(|error| chain(&error))?);
+    let more = (1..=arguments.more).map(|n| build(&format!("{}-{n}", arguments.host)).build());
+    let more = more.collect::<Result<Vec<_>, _>>().map_err(|error| chain(&error))?;
     let mut memory = Memory::default();
     let mut addr = 0;
     if arguments.size > 0 {
@@ -94,7 +100,9 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
         "pid": std::process::id(), "rpc_port": engine.rpc_port(),
         "courier": courier.and_then(|courier| courier.pid.get().copied()),
     });
-    Ok((Node::new(engine, memory, addr), hello))
+    let mut node = Node::new(engine, memory, addr);
+    node.more = more;
+    Ok((node, hello))
 }
 
 /// Runs commands until `quit` or the end of the input, and closes the engine in an orderly way.
