@@ -4,6 +4,7 @@
 //! Names carry the process id and a serial number; a namespace is deleted when its value is
 //! dropped. A namespace starts with nothing but a loopback device that is down.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::place::serial;
@@ -76,6 +77,13 @@ impl Netns {
             end.ip(&["link", "set", "te0", "up"])?;
         }
         Ok(())
+    }
+
+    /// A command that runs `program` inside; its arguments are still to be given.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
     }
 
     /// The words that run a program inside when they are put in front of it.
