@@ -122,6 +122,6 @@ mod tests {
         left.set("net/ipv4/ip_local_port_range", "40000 40063").unwrap();
         let name = left.name().to_owned();
         drop((left, right));
-        assert!(!std::path::Path::new("/var/run/netns").join(name).exists());
+        assert!(!Path::new("/var/run/netns").join(name).exists());
     }
 }
