@@ -22,6 +22,9 @@ pub(crate) fn run(workspace: &Workspace, flags: &CiFlags) -> anyhow::Result<bool
     let mut consumers = workspace::cargo(&workspace.path("consumers"), "fmt");
     consumers.arg("--check");
     steps.command("format of the consumers", consumers)?;
+    let mut oracles = workspace::cargo(&workspace.path("crates/te-oracles"), "fmt");
+    oracles.arg("--check");
+    steps.command("format of te-oracles", oracles)?;
     steps.step("tidy", |workspace, _| tidy::run(workspace))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"];
     steps.cargo("lints", &clippy, &[])?;

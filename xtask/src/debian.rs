@@ -48,6 +48,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
+    // Another apt may be at work; without this it would be an error at once.
+    command.args(["-o", "DPkg::Lock::Timeout=300"]);
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     command
 }

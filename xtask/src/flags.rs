@@ -102,13 +102,16 @@ pub(crate) struct SuiteFlags {
     /// Run only the tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
+    /// Fail on each skip whose reason does not begin with `cannot be had here:`
+    #[arg(long)]
+    pub(crate) no_skip: bool,
 }
 
 impl SuiteFlags {
     /// A suite at its default level, with nothing left out.
     pub(crate) fn whole(name: &str) -> Self {
         let level = LevelFlags { quick: false, full: false };
-        Self { name: name.to_owned(), level, filter: None }
+        Self { name: name.to_owned(), level, filter: None, no_skip: false }
     }
 }
 

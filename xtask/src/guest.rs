@@ -8,6 +8,7 @@
 //!   verbs ──▶ request ──▶ image + machine ──▶ session ◀──frames──▶ init (in the guest)
 //! ```
 
+mod affinity;
 mod budget;
 mod cpio;
 mod elf;
@@ -29,6 +30,7 @@ mod smoke;
 mod verbs;
 mod wire;
 
+pub(crate) use affinity::{Programs as AffinityPrograms, run as run_affinity};
 pub(crate) use flags::GuestFlags;
 pub(crate) use init::{is_first_process, main as first_process};
 pub(crate) use smoke::run as run_suite;

@@ -36,6 +36,7 @@ mod suites;
 mod system;
 mod test;
 mod tidy;
+mod topology;
 mod ui;
 mod unit;
 mod workspace;

@@ -175,15 +175,18 @@ pub(crate) fn forget_settings(command: &mut Command) {
     }
 }
 
-/// A seed to replay, and how much chaos there shall be, are what a person says to a test through
-/// the environment.
+/// A seed to replay, how much chaos there shall be and where the data of real machines lie are what
+/// a person says to a test through the environment.
 fn tunes_an_engine(name: &str) -> bool {
-    let is_said = name.contains("SEED") || name == CHAOS_SECONDS;
+    let is_said = name.contains("SEED") || [CHAOS_SECONDS, REAL_DATA].contains(&name);
     name.starts_with("MC_") || name.starts_with("TE_") && !is_said
 }
 
 /// How long the chaos run of the suite `lifecycle` goes on.
 pub(crate) const CHAOS_SECONDS: &str = "TE_CHAOS_SECONDS";
+
+/// The folder with the data of real machines, if it is not `../shared/real-data`.
+const REAL_DATA: &str = "TE_REAL_DATA";
 
 fn belongs(result: &TestResult, prefix: &str) -> bool {
     name_in(result, prefix).is_some()
@@ -332,7 +335,7 @@ mod tests {
 
     #[test]
     fn only_what_a_person_says_to_a_test_reaches_it() {
-        let reach = ["TE_CHAOS_SECONDS", "TE_CHAOS_SEED", "TE_SIM_SEED", "TE_SIM_SEEDS", "PATH"];
+        let reach = ["TE_CHAOS_SECONDS", "TE_CHAOS_SEED", "TE_SIM_SEEDS", "TE_REAL_DATA", "PATH"];
         assert!(!reach.into_iter().any(tunes_an_engine));
         assert!(["MC_TCP_PROTO", "TE_TCP_PROTO", "TE_FULL"].into_iter().all(tunes_an_engine));
     }

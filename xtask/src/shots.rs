@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   subjects (a list per kind of page) ─▶ each width and colour scheme ─▶ check.js ─▶ PNG
-//!    shots/metadata.rs                     shots/tab.rs                   findings
+//!    metadata.rs, machines.rs              shots/tab.rs                   findings
 //! ```
 //!
 //! A further kind of page is one more function that returns [`Subject`]s; SVG and HTML files are
@@ -11,6 +11,7 @@
 
 mod base64;
 mod browser;
+mod machines;
 mod metadata;
 mod proof;
 mod tab;
@@ -36,6 +37,8 @@ struct Subject {
     url: String,
     /// Everything that is loaded begins so.
     origin: String,
+    /// The windows that it is looked at in.
+    widths: &'static [u32],
     /// JavaScript that is true once the page shows what it is to show.
     ready: String,
     /// JavaScript that a person does first, and what is true after it.
@@ -59,14 +62,15 @@ pub(crate) fn run(workspace: &Workspace, flags: &ShotsFlags) -> anyhow::Result<b
         return Ok(!flags.no_skip);
     }
     let folder = pictures(workspace)?;
-    let (_servers, subjects) = metadata::subjects(workspace, &mut journal)?;
+    let (_servers, mut subjects) = metadata::subjects(workspace, &mut journal)?;
+    subjects.extend(machines::subjects(workspace, &mut journal)?);
     let wanted = |subject: &&Subject| {
         flags.filter.as_ref().is_none_or(|part| subject.name.contains(part.as_str()))
     };
     let mut browser = Browser::start(&workspace.target().join("shots-profile"))?;
     let (mut n_pictures, mut findings) = (0, proof::missed(&mut browser, workspace)?);
     for subject in subjects.iter().filter(wanted) {
-        for width in WIDTHS {
+        for width in subject.widths {
             for scheme in SCHEMES {
                 let found = tab::shoot(&mut browser, subject, (*width, scheme), &folder);
                 let label = format!("{} at {width}, {scheme}", subject.name);

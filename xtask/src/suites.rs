@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Tally, TestResult};
 use crate::results::LastRun;
 use crate::ui;
 use crate::workspace::Workspace;
-use crate::{consumers, features, guest, loom, memory, system, unit};
+use crate::{consumers, features, guest, loom, memory, system, topology, unit};
 
 /// One rung of the ladder that docs/testing.md describes.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Memory,
     /// Emulated machines.
     Guest,
+    /// Machines in files, this one, and emulated ones.
+    Topology,
 }
 
 /// Which tests of a system suite need the real peer, which comes from PyPI.
@@ -108,6 +110,12 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "emulated machines with RDMA devices and NUMA nodes are what they say they are",
         from: Level::Default,
         kind: Kind::Guest,
+    },
+    Suite {
+        name: "topology",
+        about: "which NIC is near which memory: on machines in files, emulated ones and this one",
+        from: Level::Default,
+        kind: Kind::Topology,
     },
     Suite {
         name: "loom",
@@ -181,5 +189,6 @@ fn dispatch(
         Kind::Loom => loom::run(workspace, journal, order),
         Kind::Memory => memory::run(workspace, journal, order),
         Kind::Guest => guest::run_suite(workspace, journal, order),
+        Kind::Topology => topology::run(workspace, journal, order),
     }
 }

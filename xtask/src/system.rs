@@ -42,7 +42,10 @@ pub(crate) fn run(
             Peer::Missing(reason) => ui::say(&format!("  without the peer: {reason}")),
         }
     }
-    let programs = artifacts::build_tests(workspace, journal, &selection(name, features))?;
+    let programs = {
+        let selection = Selection { features, ..selection(name) };
+        artifacts::build_tests(workspace, journal, &selection)?
+    };
     let runner = Runner {
         workspace,
         level: order.level,
@@ -98,9 +101,8 @@ fn services(journal: &mut Journal) -> anyhow::Result<bool> {
 }
 
 /// The program of one suite.
-fn selection(name: &str, features: Vec<String>) -> Selection {
+pub(crate) fn selection(name: &str) -> Selection {
     Selection {
-        features,
         packages: vec!["te-suites".to_owned()],
         targets: vec!["--test".to_owned(), name.to_owned()],
         ..Selection::default()
@@ -109,7 +111,7 @@ fn selection(name: &str, features: Vec<String>) -> Selection {
 
 /// Builds `te` and `te-node`; returns the variables that say where they are. Each is built by
 /// itself, so that `te` has the features that it is shipped with.
-fn programs(
+pub(crate) fn programs(
     workspace: &Workspace,
     journal: &mut Journal,
     has_etcd: bool,

@@ -55,7 +55,8 @@ pub(crate) fn run(
     Ok(results)
 }
 
-fn selection() -> Selection {
+/// All test programs of the crates, with the features that their tests need.
+pub(crate) fn selection() -> Selection {
     let feature = |(name, features): &(&str, &[&str])| {
         features.iter().map(|feature| format!("{name}/{feature}")).collect::<Vec<_>>()
     };

@@ -139,6 +139,11 @@ pub(crate) fn row_key(subject: Subject<'_>, row: &AffinityRow) -> String {
 
 /// What the colours mean, in lines no wider than `width`.
 pub(crate) fn legend(subject: Subject<'_>, width: i32) -> Scene {
+    flow(chips(subject), width)
+}
+
+/// What the colours mean, one by one.
+pub(crate) fn chips(subject: Subject<'_>) -> Vec<Scene> {
     let mut chips: Vec<Scene> = kinds(subject);
     let link = subject.machine().gpu_links().first();
     let link = link.map(|link| PathClass::GpuLink { kind: link.kind, count: None });
@@ -156,7 +161,7 @@ pub(crate) fn legend(subject: Subject<'_>, width: i32) -> Scene {
     if !subject.machine().nics().is_empty() {
         chips.push(chip(None, (Ink::Paper, Ink::Best), "used first"));
     }
-    flow(chips, width)
+    chips
 }
 
 fn kinds(subject: Subject<'_>) -> Vec<Scene> {

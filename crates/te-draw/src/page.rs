@@ -41,8 +41,8 @@ pub fn html(subject: Subject<'_>) -> String {
         escaped(&summary),
     );
     drawing(&mut page, "Machine", vec![board(subject), picture::links(subject, WIDTH)]);
-    drawing(&mut page, "Affinity", vec![heat::flow(heat::tables(subject), WIDTH)]);
-    drawing(&mut page, "Legend", vec![heat::legend(subject, WIDTH)]);
+    flowing(&mut page, "Affinity", &heat::tables(subject));
+    flowing(&mut page, "Legend", &heat::chips(subject));
     let tables = [nics, gpus, nodes, interfaces, notes];
     for table in tables.map(|table| table(subject)) {
         page.push_str(&table.html());
@@ -70,6 +70,18 @@ fn drawing(page: &mut String, title: &str, scenes: Vec<Scene>) {
         let _ = writeln!(page, "<div class=\"wide\">{}</div>", markup::inline(scene, title));
     }
     page.push_str("</section>\n");
+}
+
+/// Scenes side by side, as many in a line as the screen has room for.
+fn flowing(page: &mut String, title: &str, scenes: &[Scene]) {
+    if scenes.is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "<section><h2>{title}</h2><div class=\"flow\">");
+    for scene in scenes {
+        let _ = writeln!(page, "<div class=\"wide\">{}</div>", markup::inline(scene, title));
+    }
+    page.push_str("</div></section>\n");
 }
 
 /// Every ink as a variable of the style sheet.

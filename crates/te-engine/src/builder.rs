@@ -13,6 +13,7 @@ use te_metadata::{
 use te_segment::LocalSegment;
 use te_transport::{Clock, CompletionSink, SystemClock, Transport, TransportContext};
 
+use crate::address;
 use crate::admission::{Admission, Limits};
 use crate::alarm::Alarm;
 use crate::batch::BatchTable;
@@ -32,6 +33,7 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
+use crate::topology::Topology;
 use crate::watching::Watching;
 use crate::workers::Workers;
 
@@ -93,7 +95,9 @@ impl EngineBuilder {
 
     /// The local name. In P2P mode its host is what peers connect to, and the segment's name
     /// becomes `host:port`; a port that is written in it does not count, as with the peer (A5), unless legacy
-    /// port binding is configured. With a store it is the segment's name, whatever it looks like.
+    /// port binding is configured. With a store it is the segment's name, whatever it looks like; peers
+    /// connect to the setting `peer.advertise_address`, else to the name where it is an address, else to
+    /// the address of the interface with the default route.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -194,23 +198,29 @@ impl EngineBuilder {
 
     /// The address that peers connect to, with the port to bind if one is fixed.
     fn host(&self, is_p2p: bool) -> Result<HostPort, BuildError> {
-        if !is_p2p && let Some(address) = self.config.peer.advertise_address {
-            return HostPort::new(&address.to_string(), self.port).map_err(|e| self.bad_name(&e));
+        let written = HostPort::parse(&self.name);
+        if !is_p2p {
+            let address = address::advertised(&self.name, &self.config.peer)?;
+            let port = self.fixed_port(written.ok().as_ref());
+            return HostPort::new(&address.to_string(), port).map_err(|e| self.bad_name(&e));
         }
-        let written = HostPort::parse(&self.name).map_err(|error| self.bad_name(&error))?;
+        let written = written.map_err(|error| self.bad_name(&error))?;
         if matches!(written.host(), "0.0.0.0" | "::") {
             return Err(self.bad_name(&"peers cannot connect to an unspecified address"));
         }
-        let legacy = self.config.peer.legacy_port_binding;
-        let port = match (self.port, legacy) {
-            (Some(port), _) => Some(port),
-            (None, true) => Some(written.port_or(self.config.peer.handshake_port)),
-            (None, false) => None,
-        };
-        if let (None, Some(ignored), true) = (port, written.port(), is_p2p) {
+        let port = self.fixed_port(Some(&written));
+        if let (None, Some(ignored)) = (port, written.port()) {
             tracing::info!(port = ignored, "in P2P mode the port of the local name does not count");
         }
         HostPort::new(written.host(), port).map_err(|error| self.bad_name(&error))
+    }
+
+    /// The handshake port, where it is not to be picked: the one asked for, or with legacy port
+    /// binding that of the name.
+    fn fixed_port(&self, written: Option<&HostPort>) -> Option<u16> {
+        let peer = &self.config.peer;
+        let named = || written.map_or(peer.handshake_port, |it| it.port_or(peer.handshake_port));
+        self.port.or_else(|| peer.legacy_port_binding.then(named))
     }
 
     fn limits(&self) -> PeerLimits {
@@ -333,6 +343,7 @@ impl EngineBuilder {
         let directory = shared.peers.directory().clone();
         let is_published = self.is_published;
         let registrar = Registrar::new(directory, Arc::clone(&publisher), &self.config.metadata);
+        let topology = Topology::new(&self.config.topology);
         // From here on dropping `engine` closes whatever was started.
         let mut engine = TransferEngine {
             config: self.config,
@@ -346,6 +357,7 @@ impl EngineBuilder {
             closed: AtomicBool::new(false),
             owner: Owner::present(),
             registrar,
+            topology,
             watching: Watching::default(),
         };
         for transport in &transports {

@@ -16,6 +16,7 @@ use te_segment::{
     AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
     UnregisterError,
 };
+use te_topology::{CustomTopologyError, PriorityMatrix};
 
 use crate::batch::Batch;
 use crate::builder::EngineBuilder;
@@ -32,6 +33,7 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
 use crate::status::{BatchStatus, TaskState, TransferStatus};
+use crate::topology::Topology;
 use crate::watching::Watching;
 
 /// A transfer engine. Shared between threads by reference or in an `Arc`; dropping it closes it.
@@ -47,6 +49,7 @@ pub struct TransferEngine {
     pub(crate) closed: AtomicBool,
     pub(crate) owner: Owner,
     pub(crate) registrar: Registrar,
+    pub(crate) topology: Topology,
     pub(crate) watching: Watching,
 }
 
@@ -119,6 +122,24 @@ impl TransferEngine {
     /// What was wrong with the configuration's sources.
     pub fn warnings(&self) -> &[ConfigWarning] {
         self.config.warnings()
+    }
+
+    /// Which NICs may serve which memory, as Mooncake writes it: for each location the preferred
+    /// NICs and the others. The machine is looked at when this is first called, or at the start
+    /// where `topology.custom_file` is set. Printed, it is the JSON that such a file takes.
+    pub fn topology(&self) -> PriorityMatrix {
+        if self.owner.is_here() {
+            return self.topology.matrix().clone();
+        }
+        // A thread of the parent may hold the one that was forked.
+        Topology::new(&self.config.topology).matrix().clone()
+    }
+
+    /// Why the custom topology is not used. Where there is such a file and it is wrong or names NICs
+    /// that are not here, RDMA is off: [`Self::topology`] has rows without NICs. What needs no NIC
+    /// works on.
+    pub fn topology_fault(&self) -> Option<&CustomTopologyError> {
+        self.topology.fault()
     }
 
     /// Counters since the engine was built.

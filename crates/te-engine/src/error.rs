@@ -32,6 +32,9 @@ pub enum BuildError {
         /// Why.
         reason: String,
     },
+    /// This host has no address to tell peers; name one with the setting `peer.advertise_address`.
+    #[error("there is no address that peers could be told")]
+    Address(#[from] te_topology::AddressError),
     /// The handshake port could not be opened.
     #[error("handshake port cannot be opened")]
     Listen {

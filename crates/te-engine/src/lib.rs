@@ -44,6 +44,7 @@
 //! [`TransferEngine::close`], or dropping the engine, settles every task and joins every thread,
 //! within a bound.
 
+mod address;
 mod admission;
 mod alarm;
 mod batch;
@@ -76,6 +77,7 @@ mod sync;
 mod task;
 #[cfg(test)]
 mod testing_support;
+mod topology;
 mod turnstile;
 mod watching;
 mod workers;
@@ -107,5 +109,8 @@ pub use te_segment::{
     Access, AlignedBuffer, CopyError, LocalRange, Opcode, RangeError, Region, RegionError,
     RegisterError, RegisterOptions, RemoteAccess, RemoteSegment, SegmentId, UnregisterError,
 };
-pub use te_topology::MemoryLocation;
+pub use te_topology::{
+    AddressError, CustomTopologyError, MatrixError, MemoryLocation, NicName, NicTiers,
+    PriorityMatrix,
+};
 pub use te_transport::{FaultClass, Phase, RemoteSide, SliceFault, Transport};

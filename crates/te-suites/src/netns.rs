@@ -4,6 +4,7 @@
 //! Names carry the process id and a serial number; a namespace is deleted when its value is
 //! dropped. A namespace starts with nothing but a loopback device that is down.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::place::serial;
@@ -78,6 +79,13 @@ impl Netns {
         Ok(())
     }
 
+    /// A command that runs `program` inside; its arguments are still to be given.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
     /// The words that run a program inside when they are put in front of it.
     pub(crate) fn prefix(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
@@ -114,6 +122,6 @@ mod tests {
         left.set("net/ipv4/ip_local_port_range", "40000 40063").unwrap();
         let name = left.name().to_owned();
         drop((left, right));
-        assert!(!std::path::Path::new("/var/run/netns").join(name).exists());
+        assert!(!Path::new("/var/run/netns").join(name).exists());
     }
 }

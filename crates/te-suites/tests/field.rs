@@ -4,6 +4,8 @@
 //! the row asks, the test says so and `TE_FULL=1` runs the whole.
 #![cfg(test)]
 
+#[path = "field/addresses.rs"]
+mod addresses;
 #[path = "field/memory.rs"]
 mod memory;
 #[path = "field/metadata.rs"]

@@ -4,7 +4,8 @@
 //! I2  Without a wish, an address that other hosts reach as a rule comes before every other one:
 //!     on hardware, a bond or a VLAN, and first on the interface of the default route. Loopback,
 //!     container bridges, overlays and virtual pairs are taken only if there is nothing else.
-//! I3  The address that is bound and the one that is told are two values.
+//! I3  A link-local address of IPv6 is told only if the user names it: it needs a link behind it.
+//! I4  The address that is bound and the one that is told are two values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -178,7 +179,7 @@ fn advertised(
     if let Some(address) = wish.bind.filter(|address| !address.is_unspecified()) {
         return Ok((address, owner(address), AddressReason::Bound));
     }
-    let all = interfaces.iter().flat_map(|i| i.addresses.iter().map(move |a| (i, *a)));
+    let all = interfaces.iter().flat_map(|i| told_of(i).map(move |address| (i, address)));
     let (interface, address) = all.min_by_key(|(i, a)| rank(i, *a)).ok_or(AddressError::Nothing)?;
     let reason = reason(interface, address);
     Ok((address, Some(interface.name.clone()), reason))
@@ -190,9 +191,17 @@ fn of_interface(interfaces: &[HostInterface], name: &str) -> Result<Advertised, 
         name: name.to_owned(),
         present: interfaces.iter().map(|interface| interface.name.clone()).collect(),
     })?;
-    let best = interface.addresses.iter().min_by_key(|address| rank(interface, **address));
+    let best = told_of(interface).min_by_key(|address| rank(interface, *address));
     let address = best.ok_or_else(|| AddressError::NoAddress { name: name.to_owned() })?;
-    Ok((*address, Some(name.to_owned()), AddressReason::AskedInterface))
+    Ok((address, Some(name.to_owned()), AddressReason::AskedInterface))
+}
+
+/// The addresses of an interface that mean something elsewhere. Link-local ones of IPv6 need the
+/// name of a link behind them, which is another one on each host.
+fn told_of(interface: &HostInterface) -> impl Iterator<Item = IpAddr> + '_ {
+    let needs_a_link =
+        |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    interface.addresses.iter().copied().filter(move |address| !needs_a_link(address))
 }
 
 fn reason(interface: &HostInterface, address: IpAddr) -> AddressReason {
@@ -222,12 +231,9 @@ fn rank(
     )
 }
 
-/// An address of one link, which other hosts cannot use without knowing the link.
+/// An address of one link, which other hosts can use on that link alone.
 fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    }
+    matches!(address, IpAddr::V4(v4) if v4.is_link_local())
 }
 
 #[cfg(test)]

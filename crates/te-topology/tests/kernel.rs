@@ -25,7 +25,10 @@ fn j30_the_kernel_answers_for_this_process() {
     let before = match places(0, length) {
         Ok((runs, _)) => runs,
         Err(error) => {
-            return skip("j30_the_kernel_answers", &format!("cannot be had here: {error}"));
+            return skip(
+                "j30_the_kernel_answers_for_this_process",
+                &format!("cannot be had here: {error}"),
+            );
         }
     };
     assert_eq!(before, [(0, length, None)]);
@@ -61,6 +64,8 @@ fn fb16_this_machine_has_an_address() {
             let bound = std::net::TcpListener::bind((choice.advertise, 0));
             assert!(bound.is_ok(), "{choice:?} {bound:?}");
         }
-        Err(error) => skip("fb16_this_machine", &format!("cannot be had here: {error}")),
+        Err(error) => {
+            skip("fb16_this_machine_has_an_address", &format!("cannot be had here: {error}"))
+        }
     }
 }

@@ -211,6 +211,19 @@ fn a_port_that_is_down_carries_nothing() {
     assert_eq!(row.groups[0].rate_mbps, Some(25_000));
 }
 
+/// FB45: where there is one node, NICs whose node nothing says are near it, and nothing is noted of them.
+#[test]
+fn fb45_one_node_is_near_to_everything() {
+    let machine = Fixture::load("vm-without-numa").machine();
+    let subjects: Vec<&str> = machine.notes().iter().map(|note| note.subject.as_str()).collect();
+    assert_eq!(subjects, ["nodes"]);
+    let near = &machine.nic("mlx5_0").unwrap().near;
+    assert_eq!((near.node(), near.certainty), (Some(NumaNode::new(0)), Certainty::Assumed));
+    let affinity = Affinity::of(&machine);
+    let group = &affinity.row(&MemoryLocation::from("cpu:0")).unwrap().groups[0];
+    assert!(group.same_node);
+}
+
 #[test]
 fn offline_nodes_are_left_out_and_memory_only_nodes_are_not() {
     let machine = Fixture::load("memory-only-nodes").machine();

@@ -10,6 +10,8 @@ struct Issue {
     field_bugs: &'static [u32],
     /// Rows of acceptance, by number.
     acceptance: &'static [std::ops::RangeInclusive<u32>],
+    /// Further rows that the tests of the issue name.
+    further: &'static [&'static str],
 }
 
 const ISSUES: &[Issue] = &[
@@ -30,12 +32,24 @@ const ISSUES: &[Issue] = &[
             116..=116,
             118..=118,
         ],
+        further: &[],
     },
     Issue {
         name: "truth",
         faults: &[1..=12, 21..=33],
         field_bugs: &[3, 4, 10, 25, 26, 29, 31, 33, 35, 36, 38, 39, 54],
         acceptance: &[43..=43, 78..=78, 111..=111, 113..=114, 117..=117],
+        further: &[],
+    },
+    Issue {
+        name: "topology",
+        faults: &[34..=34],
+        field_bugs: &[16, 44, 45, 48],
+        acceptance: &[23..=30, 115..=115],
+        further: &[
+            "D1", "D2", "D3", "D4", "D6", "D7", "D8", "D9", "D10", "D11", "D12", "D13", "D15",
+            "E10", "E11", "E12", "E13", "E14", "K12", "K25", "T95g", "T95h", "T95i",
+        ],
     },
 ];
 
@@ -45,7 +59,8 @@ pub(crate) fn ids(name: &str) -> Option<Vec<String>> {
     let faults = issue.faults.iter().cloned().flatten().map(|n| format!("fault{n:02}"));
     let bugs = issue.field_bugs.iter().map(|n| format!("FB{n:02}"));
     let acceptance = issue.acceptance.iter().cloned().flatten().map(|n| format!("J{n}"));
-    Some(faults.chain(bugs).chain(acceptance).collect())
+    let further = issue.further.iter().map(|id| (*id).to_owned());
+    Some(faults.chain(bugs).chain(acceptance).chain(further).collect())
 }
 
 /// The names of the issues.
@@ -65,6 +80,17 @@ mod tests {
         assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 6);
         assert!(
             ["fault12", "fault21", "FB54", "J117"].iter().all(|id| ids.iter().any(|i| i == id))
+        );
+    }
+
+    #[test]
+    fn the_issue_of_topology_has_all_its_rows() {
+        let ids = ids("topology").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 9);
+        assert!(
+            ["fault34", "FB16", "FB44", "J30", "J115", "D10", "T95i"]
+                .iter()
+                .all(|id| ids.iter().any(|i| i == id))
         );
     }
 

@@ -17,6 +17,7 @@ pub(crate) fn newer(
     let places: &[&str] = match kind {
         Kind::Unit => &["Cargo.toml", "Cargo.lock", "crates", "xtask"],
         Kind::Guest => &["Cargo.toml", "Cargo.lock", "xtask/src/guest"],
+        Kind::Topology => &["Cargo.toml", "Cargo.lock", "crates", "xtask/src/guest"],
         Kind::Consumers => &["Cargo.toml", "Cargo.lock", "crates", "consumers"],
         Kind::Features | Kind::System(_) | Kind::Loom | Kind::Memory => {
             &["Cargo.toml", "Cargo.lock", "crates"]
@@ -32,13 +33,15 @@ pub(crate) fn newer(
     Ok(None)
 }
 
-/// Looks below a folder, or at a file. Documents do not change what a test finds; the lock file of
-/// the consumers is made by their suite.
+/// Lock files that suites make.
+const COPIES: &[&str] = &["consumers/Cargo.lock", "te-oracles/Cargo.lock"];
+
+/// Looks below a folder, or at a file. Documents do not change what a test finds.
 fn newer_below(path: &Path, since: SystemTime) -> anyhow::Result<Option<std::path::PathBuf>> {
     let told = || format!("cannot look at {}", path.display());
     let about = std::fs::metadata(path).with_context(told)?;
     if !about.is_dir() {
-        let counts = !path.ends_with("consumers/Cargo.lock")
+        let counts = !COPIES.iter().any(|copy| path.ends_with(copy))
             && path.extension().is_none_or(|ending| ending != "md");
         let newer = about.modified().with_context(told)? > since;
         return Ok((counts && newer).then(|| path.to_owned()));

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::Subject;
+use super::{Subject, WIDTHS};
 use crate::artifacts;
 use crate::journal::Journal;
 use crate::workspace::Workspace;
@@ -111,6 +111,7 @@ impl Server {
             name: format!("metadata-{name}"),
             url: origin.clone(),
             origin,
+            widths: WIDTHS,
             ready: ready.to_owned(),
             action: None,
             expected: &[],

@@ -48,6 +48,7 @@ fn look(browser: &mut Browser, workspace: &Workspace, fault: &str) -> anyhow::Re
         name: "proof".to_owned(),
         origin: url.clone(),
         url,
+        widths: &[1280],
         ready: "document.readyState === 'complete'".to_owned(),
         action: None,
         expected: &[],

@@ -94,6 +94,25 @@ fn the_settings_in_force_are_told_with_their_source() {
 }
 
 #[test]
+fn fault34_a_custom_topology_that_does_not_fit_is_told_and_the_segment_is_served() {
+    // Peer fault 34: one line names the file, the NICs and what is off; the program goes on.
+    let file = Scratch::with("absent-nics.json", br#"{"cpu:0":[["mlx9_8"],["mlx9_9"]]}"#);
+    let output = command()
+        .args(["serve", "--size", "4K", "--until-eof"])
+        .env("MC_CUSTOM_TOPO_JSON", file.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"segment 127.0.0.1:"), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    let wanted = format!(
+        "the custom topology {} names mlx9_8, mlx9_9, which this host does not have; RDMA is off",
+        file.path()
+    );
+    assert_eq!(told.lines().filter(|line| line.contains(&wanted)).count(), 1, "{told}");
+}
+
+#[test]
 fn all_settings_are_there_as_json() {
     let json = te(&["config", "--json"]).with(0).json();
     let settings = json["settings"].as_array().unwrap();

@@ -47,8 +47,10 @@ impl Table {
     }
 }
 
-/// Short texts stay on one line, so that a narrow screen does not break them to bits.
+/// Short texts stay on one line, so that a narrow screen does not break them to bits. Where there is
+/// nothing to say, a dash says that nothing was forgotten.
 fn cell(text: &str) -> String {
+    let text = if text.is_empty() { "–" } else { text };
     let class = if text.chars().count() > MOST_UNBROKEN { " class=\"long\"" } else { "" };
     format!("<td{class}>{}</td>", escaped(text))
 }

@@ -144,8 +144,9 @@ pub struct PeerSettings {
     pub max_frame_bytes: u32,
     /// Use IPv6 for the handshake socket, the choice of an interface and names. Default off.
     pub ipv6: bool,
-    /// The address that is published when a metadata service is used. None (default): the first
-    /// interface that is up. It does not restrict where the engine listens.
+    /// The address that is published when a metadata service is used. None (default): the local
+    /// name, if it is an address, else one of the interface with the default route. It does not
+    /// restrict where the engine listens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise_address: Option<IpAddr>,
     /// Connections to the handshake port that are served at once. Default 1024.
@@ -329,8 +330,9 @@ impl Default for TcpSettings {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TopologySettings {
-    /// A file with the NIC priority matrix; what is discovered is not used then. None (default):
-    /// discover.
+    /// A file with the NIC priority matrix, in two lists or ranked; what is discovered, and
+    /// `filters`, do not count then. If it is wrong or names NICs that are not here, RDMA is off; if
+    /// it is absent or empty, a warning says so. None (default): discover.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom_file: Option<PathBuf>,
     /// Names of the NICs that may be used; empty (default): all.

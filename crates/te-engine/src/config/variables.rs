@@ -285,7 +285,7 @@ const ENGINE: &[Variable] = &[
         "address that is published in a metadata service; does not restrict listening",
     )
     .mooncake("MC_TCP_BIND_ADDRESS")
-    .unset("first interface that is up"),
+    .unset("the local name, if it is an address, else that of the default route"),
     Variable::new(
         "peer.max_connections",
         integer(1, 65535, NUMBER),

@@ -100,6 +100,20 @@ fn fb16_the_last_resorts_in_their_order() {
     assert_eq!(auto(&rest), ("127.0.0.1".to_owned(), AddressReason::OnlyLoopback));
 }
 
+/// FB16: a link-local address of IPv6, which nobody can connect to as it stands, is not even a last
+/// resort.
+#[test]
+fn fb16_an_address_of_one_link_is_not_told() {
+    let lo = interface("lo", 1, InterfaceKind::Loopback, &["127.0.0.1"]);
+    let link = interface("eth0", 2, InterfaceKind::Hardware, &["fe80::1"]);
+    assert_eq!(auto(&[lo, link.clone()]).0, "127.0.0.1");
+    let wish = AddressWish { interface: Some("eth0".to_owned()), ..AddressWish::default() };
+    let refused = choose_address(std::slice::from_ref(&link), &wish).unwrap_err();
+    assert_eq!(refused, AddressError::NoAddress { name: "eth0".to_owned() });
+    let wish = AddressWish { advertise: Some(ip("fe80::1")), ..AddressWish::default() };
+    assert_eq!(choose_address(&[link], &wish).unwrap().advertise, ip("fe80::1"));
+}
+
 #[test]
 fn a_bridge_over_a_card_is_as_good_as_the_card() {
     let mut bridge =

@@ -5,6 +5,7 @@ use std::io;
 use proptest::prelude::*;
 
 use super::*;
+
 /// A kernel for which page `n` of the address space has the node that a function says.
 struct Fake<F> {
     node: F,

@@ -67,7 +67,8 @@ fn read_nic(
             None => (None, device.as_ref().map_or(Locality::UNKNOWN, |d| locality(d, parts))),
         },
     };
-    if !near.is_known() {
+    // On a machine of one node everything is near it, as `MachineParts::finish` says.
+    if !near.is_known() && parts.nodes.len() > 1 {
         parts.note(name.as_str(), "its NUMA node is unknown; it ranks last for every memory");
     }
     let is_bond = name.as_str().contains("_bond_")

@@ -1,0 +1,101 @@
+//! The suite `topology`: what hardware is where, and who is near whom; on machines in files, on this
+//! one, on emulated ones, and against what others read.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::artifacts::{self, TestProgram};
+use crate::guest::{self, AffinityPrograms};
+use crate::journal::Journal;
+use crate::outcome::{Outcome, TestResult};
+use crate::runner::{Choice, Runner};
+use crate::suites::Order;
+use crate::workspace::{self, Workspace};
+use crate::{debian, system, ui, unit};
+
+/// Runs the suite.
+pub(crate) fn run(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    order: &Order,
+) -> anyhow::Result<Vec<TestResult>> {
+    // lstopo reads the same trees; `ip` makes network namespaces. Tests without them are skipped.
+    debian::install(journal, &["hwloc-nox", "bzip2", "iproute2"])?;
+    let runner = Runner {
+        workspace,
+        level: order.level,
+        env: system::programs(workspace, journal, false)?,
+        one_by_one: false,
+        limit: Duration::from_secs(900),
+        filter: order.filter.clone(),
+    };
+    // The programs of the suite `unit`, so that they are built once.
+    let mut programs = artifacts::build_tests(workspace, journal, &unit::selection())?;
+    programs.extend(artifacts::build_tests(workspace, journal, &system::selection("field"))?);
+    let mut results = Vec::new();
+    for (program, only) in programs.iter().filter_map(|program| Some((program, only(program)?))) {
+        let choice = Choice { only: only.to_vec(), ..Choice::default() };
+        results.extend(runner.run_some(journal, program, &choice)?);
+    }
+    results.extend(guest::run_affinity(
+        workspace,
+        journal,
+        order,
+        &in_guest(workspace, &programs)?,
+    )?);
+    results.extend(oracles(&runner, journal)?);
+    Ok(results)
+}
+
+/// Which tests of a program are about topology; an empty list means all, `None` that it has none.
+fn only(program: &TestProgram) -> Option<&'static [&'static str]> {
+    match (program.package.as_str(), program.prefix.as_str()) {
+        ("te-topology" | "te-draw", _) | (_, "te_engine::topology") => Some(&[]),
+        ("te-engine", "te_engine") => Some(&["address::"]),
+        ("te-cli", "te_cli::cli") => Some(&["topo::", "fault34"]),
+        ("te-suites", "te_suites::field") => Some(&["addresses::"]),
+        _ => None,
+    }
+}
+
+fn in_guest(workspace: &Workspace, programs: &[TestProgram]) -> anyhow::Result<AffinityPrograms> {
+    let kernel = programs.iter().find(|program| program.prefix == "te_topology::kernel");
+    let kernel_tests = kernel.context("te-topology has no test program `kernel`")?.program.clone();
+    Ok(AffinityPrograms { te: workspace.target().join("debug/te"), kernel_tests })
+}
+
+/// A workspace of its own, since it links a library of the system.
+const ORACLES: &str = "crates/te-oracles";
+
+/// What it links, and what finds it.
+const LIBRARIES: &[&str] = &["libhwloc-dev", "libudev-dev", "pkg-config"];
+
+/// The hwloc library as a second reader.
+fn oracles(runner: &Runner<'_>, journal: &mut Journal) -> anyhow::Result<Vec<TestResult>> {
+    let id = "te-oracles";
+    if runner.filter.as_ref().is_some_and(|text| !id.contains(text.as_str())) {
+        return Ok(Vec::new());
+    }
+    if let Some(by_hand) = debian::install(journal, LIBRARIES)? {
+        let why = format!("there is no hwloc library; `{by_hand}`");
+        ui::say(&format!("  skipped: {why}"));
+        return Ok(vec![TestResult::new(id, Outcome::Skipped(why))]);
+    }
+    let folder: PathBuf = runner.workspace.path(ORACLES);
+    // The same versions as ours, and what else it needs.
+    std::fs::copy(runner.workspace.path("Cargo.lock"), folder.join("Cargo.lock"))
+        .context("cannot copy Cargo.lock to te-oracles")?;
+    let mut command: Command = workspace::cargo(&folder, "test");
+    command.args(["--test", "hwloc"]);
+    command.env("CARGO_TARGET_DIR", runner.workspace.target().join("oracles"));
+    // The filter chose the whole of it.
+    let whole = Runner { env: Vec::new(), filter: None, ..*runner };
+    let results = whole.run_cargo_test(journal, id, command)?;
+    if !results.iter().any(|result| result.outcome == Outcome::Passed) {
+        ui::say(&journal.tail(40)?);
+    }
+    Ok(results)
+}
