@@ -10,6 +10,8 @@ struct Issue {
     field_bugs: &'static [u32],
     /// Rows of acceptance, by number.
     acceptance: &'static [std::ops::RangeInclusive<u32>],
+    /// Rows about metadata and names, by number.
+    names: &'static [std::ops::RangeInclusive<u32>],
 }
 
 const ISSUES: &[Issue] = &[
@@ -30,12 +32,22 @@ const ISSUES: &[Issue] = &[
             116..=116,
             118..=118,
         ],
+        names: &[],
     },
     Issue {
         name: "truth",
         faults: &[1..=12, 21..=33],
         field_bugs: &[3, 4, 10, 25, 26, 29, 31, 33, 35, 36, 38, 39, 54],
         acceptance: &[43..=43, 78..=78, 111..=111, 113..=114, 117..=117],
+        names: &[],
+    },
+    Issue {
+        name: "metadata",
+        faults: &[13..=20],
+        field_bugs: &[10, 15, 19, 20, 22, 24, 25, 26, 28],
+        acceptance: &[35..=35],
+        // B48 is about names of RDMA endpoints and comes with that transport.
+        names: &[1..=8, 10..=14, 40..=47],
     },
 ];
 
@@ -45,7 +57,8 @@ pub(crate) fn ids(name: &str) -> Option<Vec<String>> {
     let faults = issue.faults.iter().cloned().flatten().map(|n| format!("fault{n:02}"));
     let bugs = issue.field_bugs.iter().map(|n| format!("FB{n:02}"));
     let acceptance = issue.acceptance.iter().cloned().flatten().map(|n| format!("J{n}"));
-    Some(faults.chain(bugs).chain(acceptance).collect())
+    let names = issue.names.iter().cloned().flatten().map(|n| format!("B{n}"));
+    Some(faults.chain(bugs).chain(acceptance).chain(names).collect())
 }
 
 /// The names of the issues.
@@ -65,6 +78,17 @@ mod tests {
         assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 6);
         assert!(
             ["fault12", "fault21", "FB54", "J117"].iter().all(|id| ids.iter().any(|i| i == id))
+        );
+    }
+
+    #[test]
+    fn the_issue_of_metadata_has_all_its_rows() {
+        let ids = ids("metadata").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with("fault")).count(), 8);
+        assert_eq!(ids.iter().filter(|id| id.starts_with("FB")).count(), 9);
+        assert_eq!(ids.iter().filter(|id| id.starts_with('B')).count(), 21);
+        assert!(
+            ["fault13", "FB22", "J35", "B1", "B47"].iter().all(|id| ids.iter().any(|i| i == id))
         );
     }
 
