@@ -51,6 +51,17 @@ const ISSUES: &[Issue] = &[
             "E10", "E11", "E12", "E13", "E14", "K12", "K25", "T95g", "T95h", "T95i",
         ],
     },
+    Issue {
+        name: "metadata",
+        faults: &[13..=20],
+        field_bugs: &[10, 15, 19, 20, 22, 24, 25, 26, 28],
+        acceptance: &[35..=35],
+        // B48 is about names of RDMA endpoints and comes with that transport.
+        further: &[
+            "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B10", "B11", "B12", "B13", "B14",
+            "B40", "B41", "B42", "B43", "B44", "B45", "B46", "B47",
+        ],
+    },
 ];
 
 /// The ids of an issue in the order of the issue, or `None` if there is no such issue.
@@ -87,11 +98,21 @@ mod tests {
     fn the_issue_of_topology_has_all_its_rows() {
         let ids = ids("topology").unwrap();
         assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 9);
-        assert!(
-            ["fault34", "FB16", "FB44", "J30", "J115", "D10", "T95i"]
-                .iter()
-                .all(|id| ids.iter().any(|i| i == id))
+        let some = ["fault34", "FB16", "FB44", "J30", "J115", "D10", "T95i"];
+        assert!(some.iter().all(|id| ids.iter().any(|i| i == id)));
+    }
+
+    #[test]
+    fn the_issue_of_metadata_has_all_its_rows() {
+        let ids = ids("metadata").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with("fault")).count(), 8);
+        assert_eq!(ids.iter().filter(|id| id.starts_with("FB")).count(), 9);
+        assert_eq!(
+            ids.iter().filter(|id| !id.starts_with("FB") && id.starts_with('B')).count(),
+            21
         );
+        let some = ["fault13", "FB22", "J35", "B1", "B47"];
+        assert!(some.iter().all(|id| ids.iter().any(|i| i == id)));
     }
 
     #[test]
