@@ -138,6 +138,55 @@ fn fb26_a_peer_in_a_store_that_died_without_a_word_is_found_out() {
     assert!(filled(&region, 1), "memory of an engine that is closed has changed");
 }
 
+#[test]
+fn b44_what_a_store_tells_of_a_peer_is_known_without_any_request() {
+    // B44: a buffer that is new, and one that is gone, by the store's watch alone.
+    let store = MemoryStore::new();
+    let peer = engine(&store, PEER);
+    let reader = engine(&store, "127.0.0.1:2");
+    let id = reader.open_segment(PEER).unwrap();
+    let knows = |address: u64| {
+        let known = reader.segment(id).unwrap();
+        known.descriptor().buffers().iter().any(|buffer| buffer.addr == address)
+    };
+    let becomes = |address: u64, wanted: bool| {
+        let begun = Instant::now();
+        while knows(address) != wanted {
+            assert!(begun.elapsed() < LIMIT, "{address:#x} is not told");
+            std::thread::yield_now();
+        }
+    };
+    for _ in 0..5 {
+        let region = memory(&peer);
+        becomes(region.address(), true);
+        peer.unregister(region.address()).unwrap();
+        becomes(region.address(), false);
+    }
+    assert_eq!(reader.stats().submitted, 0);
+}
+
+#[test]
+fn engines_may_be_named_by_their_address_or_publish_nothing() {
+    // Two programs of one host with the same settings, and one that only asks.
+    let store = MemoryStore::new();
+    let build = || TransferEngine::builder().store(Arc::new(store.clone())).named_by_address();
+    let (one, two) = (build().build().unwrap(), build().build().unwrap());
+    assert_ne!(one.local_name(), two.local_name());
+    assert_eq!(one.local_name().as_str(), one.local_address().to_string());
+    assert!(!store.is_empty_of(one.local_name().as_str()));
+    let asks = build().unpublished().build().unwrap();
+    assert!(store.is_empty_of(asks.local_name().as_str()));
+    assert_eq!(asks.publication(), None);
+    let region = memory(&two);
+    let id = asks.open_segment(two.local_name().as_str()).unwrap();
+    let (source, name) = (memory(&asks), asks.local_name().clone());
+    source.write_from(0, &vec![7; usize::try_from(SIZE).unwrap()]).unwrap();
+    let write = TransferRequest::write(source.whole(), id, region.address());
+    asks.transfer(&[write], LIMIT).unwrap();
+    assert!(filled(&region, 7));
+    assert!(store.is_empty_of(name.as_str()), "what it registers is not published either");
+}
+
 /// What a test looks up by itself.
 trait Records {
     fn records_of(&self, name: &str) -> Vec<(String, Vec<u8>)>;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use te_metadata::{Claim, Incarnation, Lease, MetadataStore, Renewal, StoreOptions, StorePhase};
 use te_suites::{need, now, say, wait_until};
 
+use crate::engines::on_each_at_once;
 use crate::service::{Kind, Service};
 
 /// Does something on every kind that is there; one that is not is a skip of its own.
@@ -47,7 +48,9 @@ fn fault18_a_dead_service_is_named_within_three_seconds() {
 #[test]
 fn fault18_a_hanging_service_costs_the_deadline() {
     // Peer fault 18: the process is stopped; connections stay, answers do not come.
-    on_each("fault18_a_hanging_service_costs_the_deadline", |service, store| {
+    let test = "fault18_a_hanging_service_costs_the_deadline";
+    on_each_at_once(test, &Kind::ALL, |service| {
+        let store = service.store(&StoreOptions::default());
         store.put("mooncake/ram/a", b"{}").unwrap();
         service.signal("STOP");
         let begun = now();

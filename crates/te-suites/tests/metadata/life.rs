@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_metadata::{MetadataStore, Standing, StoreOptions};
-use te_suites::{need, now, say, wait_until};
+use te_suites::{now, say, wait_until};
 
+use crate::engines::on_each_at_once;
 use crate::owner::{Owner, answering, directory, name};
 use crate::service::{Kind, Service};
 
@@ -14,19 +15,13 @@ const RAM: &str = "mooncake/ram/node-a";
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Does something on every kind that is there; one that is not is a skip of its own.
-fn on_each(test: &str, check: impl Fn(&mut Service, &Arc<dyn MetadataStore>)) {
-    for kind in Kind::ALL {
-        let run = || {
-            need!(&format!("{test} ({kind:?})"), kind.available());
-            let mut service = Service::start(kind);
-            let store = service.store(&StoreOptions::default());
-            let begun = now();
-            check(&mut service, &store);
-            say(&format!("{test}: {} took {:?}", store.uri(), begun.elapsed()));
-        };
-        run();
-    }
+/// Does something on every kind that is there, on all at the same time, since most of it is waiting;
+/// one that is not there is a skip of its own.
+fn on_each(test: &str, check: impl Fn(&mut Service, &Arc<dyn MetadataStore>) + Sync) {
+    on_each_at_once(test, &Kind::ALL, |service| {
+        let store = service.store(&StoreOptions::default());
+        check(service, &store);
+    });
 }
 
 fn stands(store: &Arc<dyn MetadataStore>, key: &str) -> bool {

@@ -55,7 +55,8 @@ impl Node {
     fn known(&self, c: &Value) -> Result<Value, Refusal> {
         let opened = self.engine.open_segment(text(c, "target")?);
         let id = opened.map_err(|error| refusal(error.into()))?;
-        let segment = self.engine.segment(id).ok_or((-1, "nothing is known of it".to_owned()))?;
+        let segment =
+            self.engine.segment(id).ok_or_else(|| (-1, "nothing is known of it".to_owned()))?;
         let buffers = segment.descriptor().buffers();
         let addr = c["addr"].as_u64();
         let has = buffers.iter().any(|buffer| Some(buffer.addr) == addr);
