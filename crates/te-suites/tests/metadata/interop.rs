@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use te_suites::{Kind as Engine, Node, NodeSpec, need, say, wait_for, wait_until};
 
+use crate::engines::on_each_at_once;
 use crate::service::{Kind, Service};
 
 const MIB: u64 = 1 << 20;
@@ -24,18 +25,11 @@ fn spec(kind: Engine, service: &Service, name: &str) -> NodeSpec {
         .env("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS", "1")
 }
 
-/// Does something on every service that both sides know; one that is not there is a skip.
-fn on_each(test: &str, check: impl Fn(&Service)) {
-    for kind in SHARED {
-        let run = || {
-            let test = &format!("{test} ({kind:?})");
-            need!(test, Engine::Te.available());
-            need!(test, Engine::Peer.available());
-            need!(test, kind.available());
-            check(&Service::start(kind));
-        };
-        run();
-    }
+/// Does something on every service that both sides know, on all at the same time; one that is not
+/// there is a skip.
+fn on_each(test: &str, check: impl Fn(&Service) + Sync) {
+    need!(test, Engine::Peer.available());
+    on_each_at_once(test, &SHARED, |service| check(service));
 }
 
 /// Writes and reads, with every byte checked on the receiving side.
