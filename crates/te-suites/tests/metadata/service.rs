@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_metadata::{MetadataStore, StoreOptions, StoreUri, open_store};
-use te_suites::{TempDir, free_port, peer_python, te_bin, wait_for};
+use te_suites::{TempDir, free_port, peer_python, te_bin, wait_for, wait_until};
 
 /// Which service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +73,18 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts one and waits until it answers.
+    /// Starts one and waits until it answers. Where a port that was free is taken before the service
+    /// has it, others are tried.
     #[track_caller]
     pub(crate) fn start(kind: Kind) -> Self {
-        let service = Self::start_with(kind, &[]);
-        service.wait_until_it_answers();
-        service
+        let mut service = Self::start_with(kind, &[]);
+        for _ in 0..ATTEMPTS {
+            if service.is_up() {
+                return service;
+            }
+            service = Self::start_with(kind, &[]);
+        }
+        panic!("{kind:?} does not start; it says: {}", service.says());
     }
 
     /// Starts one with more arguments. `{folder}` in them is its folder. Does not wait.
@@ -142,15 +148,33 @@ impl Service {
     #[track_caller]
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.spawn();
-        self.wait_until_it_answers();
+        for _ in 0..ATTEMPTS {
+            self.spawn();
+            if self.is_up() {
+                return;
+            }
+        }
+        panic!("{:?} does not start again; it says: {}", self.kind, self.says());
     }
 
-    /// Sends a signal by its name, `STOP` or `CONT`.
+    /// Waits until it answers, or has ended.
+    fn is_up(&mut self) -> bool {
+        let store = self.store(&StoreOptions::default());
+        let state = || {
+            let has_ended = self.child.as_mut().is_none_or(|it| it.try_wait().unwrap().is_some());
+            if has_ended { Some(false) } else { store.capabilities().is_ok().then_some(true) }
+        };
+        wait_for(Duration::from_secs(30), state).unwrap_or(false)
+    }
+
+    /// Sends a signal by its name, `STOP` or `CONT`; one that is stopped stands when this returns.
     #[track_caller]
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        if name == "STOP" {
+            wait_until(Duration::from_secs(5), "it stands", || is_stopped(&pid).then_some(()));
+        }
     }
 
     #[track_caller]
@@ -192,6 +216,18 @@ impl Drop for Service {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// How often a service is started that ends at once.
+const ATTEMPTS: usize = 5;
+
+/// Whether every thread of a process is stopped.
+fn is_stopped(pid: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 #[track_caller]
