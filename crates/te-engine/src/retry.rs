@@ -102,7 +102,7 @@ fn shares_no_buffer(old: &SegmentDescriptor, new: &SegmentDescriptor) -> bool {
 }
 
 /// Whether its host answered that nobody listens.
-fn is_refused(fault: &SliceFault) -> bool {
+pub(crate) fn is_refused(fault: &SliceFault) -> bool {
     let kind = fault.errno.map(|number| io::Error::from_raw_os_error(number).kind());
     kind == Some(io::ErrorKind::ConnectionRefused)
 }

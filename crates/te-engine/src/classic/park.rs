@@ -13,7 +13,7 @@ use super::queue::Item;
 use super::{Classic, MAX_PAUSE};
 use crate::batch::Batch;
 use crate::peers::{Freshness, Peers};
-use crate::retry::Second;
+use crate::retry::{Second, is_refused};
 use crate::slices::Flight;
 use crate::status::TaskState;
 use crate::task::Piece;
@@ -100,12 +100,26 @@ impl Classic {
             Freshness::Newer(known) => self.unpark(target, since, Some(&known)),
             Freshness::Failed => self.unpark(target, since, None),
             Freshness::NotBefore(at) => {
+                self.end_refused(target);
                 self.asks.lock().push((at, target, since));
                 self.shared.alarm.at(at);
             }
             Freshness::Fetch(ticket) => self.fetch(ticket),
             Freshness::Pending => {}
         }
+    }
+
+    /// Where nobody listens and a look a moment ago was in vain, another one is not waited for.
+    fn end_refused(&self, target: SegmentId) {
+        let refused = |parked: &Parked| {
+            parked.failure.as_ref().is_some_and(|failure| is_refused(&failure.fault))
+        };
+        let mut parked = self.parked.lock();
+        let Some(list) = parked.get_mut(&target) else { return };
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(list).into_iter().partition(refused);
+        *list = kept;
+        drop(parked);
+        gone.into_iter().for_each(|parked| self.give_up(parked));
     }
 
     /// After a refusal the cache is stale; nobody waits for the result.
@@ -199,7 +213,11 @@ impl Classic {
 
     fn give_up(&self, parked: Parked) {
         let fault = match parked.failure {
-            Some(failure) => failure.fault,
+            Some(failure) => {
+                let since = parked.since.unwrap_or_else(|| self.shared.clock.now());
+                self.end_waiting(parked.target, since, &failure.fault);
+                failure.fault
+            }
             None => {
                 let cause = "the range is not in the known descriptor, and no newer one can be had";
                 SliceFault::new(FaultClass::Refused, Phase::Metadata, cause)

@@ -40,15 +40,15 @@ impl Hosts {
         Ok(Self { host, neighbour, te, url, _server: server })
     }
 
-    /// An engine of this name.
-    fn serve(&self, name: &str, setting: Option<&str>) -> LineChild {
+    /// An engine that is told to be on this host, and the name of its segment.
+    fn serve(&self, host: &str, setting: Option<&str>) -> (LineChild, String) {
         let mut command = self.host.command(&self.te);
-        command.args(["serve", "--metadata", &self.url, "--host", name, "--size", "65536"]);
+        command.args(["serve", "--metadata", &self.url, "--host", host, "--size", "65536"]);
         command.args(["--json", "--until-eof"]);
         command.envs(setting.map(|address| ("MC_TCP_BIND_ADDRESS", address)));
         let mut engine = LineChild::start("te serve", command);
-        engine.receive(SOON).unwrap();
-        engine
+        let segment = engine.receive(SOON).unwrap()["segment"].as_str().unwrap().to_owned();
+        (engine, segment)
     }
 
     /// Where the service says that an engine answers.
@@ -81,9 +81,9 @@ fn fb16_an_engine_tells_the_address_of_the_default_route() {
     // name that is no address is not looked up.
     let test = "fb16_an_engine_tells_the_address_of_the_default_route";
     let hosts = need!(test, Hosts::new());
-    let _engine = hosts.serve("prefill-0", None);
-    assert_eq!(hosts.told("prefill-0").0, "10.9.0.2");
-    hosts.read("prefill-0");
+    let (_engine, segment) = hosts.serve("prefill-0", None);
+    assert_eq!(hosts.told(&segment).0, "10.9.0.2");
+    hosts.read(&segment);
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn fb16_an_engine_tells_the_address_that_it_was_named_with() {
     // FB16: an address for a name is taken, whatever interface has it.
     let test = "fb16_an_engine_tells_the_address_that_it_was_named_with";
     let hosts = need!(test, Hosts::new());
-    let _engine = hosts.serve("172.17.0.1:12345", None);
-    assert_eq!(hosts.told("172.17.0.1:12345").0, "172.17.0.1");
+    let (_engine, segment) = hosts.serve("172.17.0.1:12345", None);
+    assert_eq!(hosts.told(&segment).0, "172.17.0.1");
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn fb16_what_is_told_and_what_is_listened_on_are_two_things() {
     // listens everywhere, and once something leads there the neighbour reaches it.
     let test = "fb16_what_is_told_and_what_is_listened_on_are_two_things";
     let hosts = need!(test, Hosts::new());
-    let _engine = hosts.serve("10.9.0.2", Some("10.9.0.77"));
-    let (address, port) = hosts.told("10.9.0.2");
+    let (_engine, segment) = hosts.serve("10.9.0.2", Some("10.9.0.77"));
+    let (address, port) = hosts.told(&segment);
     assert_eq!(address, "10.9.0.77", "the setting wins over the name");
     for (from, to) in [(&hosts.host, "127.0.0.1"), (&hosts.neighbour, "10.9.0.2")] {
         succeeds(from.command(&hosts.te).args(["probe", &format!("{to}:{port}")]));
     }
     hosts.host.ip(&["addr", "add", "10.9.0.77/24", "dev", "te0"]).unwrap();
-    hosts.read("10.9.0.2");
+    hosts.read(&segment);
 }
