@@ -70,10 +70,13 @@ fn work() -> anyhow::Result<Infallible> {
     }
 }
 
+/// A folder that a file was packed into stays as it is: all of it lies in memory anyway.
 const MOUNTS: &str = "set -e; b=/bin/busybox
     $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs dev /dev
     $b mkdir -p /dev/shm /dev/pts
-    for d in /tmp /dev/shm /run /out; do $b mount -t tmpfs tmpfs $d; done
+    for d in /tmp /dev/shm /run /out; do
+        [ -n \"$($b ls -A $d)\" ] || $b mount -t tmpfs tmpfs $d
+    done
     $b mount -t devpts devpts /dev/pts";
 
 /// Loads modules and makes links. The job may ask for the host's files.
