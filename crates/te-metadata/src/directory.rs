@@ -212,40 +212,6 @@ impl Directory {
             Some(shelf) => shelf.rpc_record(name)?.ok_or_else(|| not_found(name)),
         }
     }
-
-    /// Publishes the descriptor of our segment; nothing to do where peers ask us for it.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn publish(
-        &self,
-        name: &SegmentName,
-        descriptor: &SegmentDescriptor,
-    ) -> Result<(), StoreError> {
-        self.shelf.as_ref().map_or(Ok(()), |shelf| {
-            shelf.store.put(&shelf.keys.segment(name), &descriptor.encode())
-        })
-    }
-
-    /// Publishes where we answer peers; nothing to do where the name tells it.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn publish_rpc(&self, name: &SegmentName, record: &RpcMeta) -> Result<(), StoreError> {
-        self.shelf
-            .as_ref()
-            .map_or(Ok(()), |shelf| shelf.store.put(&shelf.keys.rpc_meta(name), &record.encode()))
-    }
-
-    /// Takes both records of our segment out of the store.
-    ///
-    /// # Errors
-    /// What the store says; both removals are tried.
-    pub fn withdraw(&self, name: &SegmentName) -> Result<(), StoreError> {
-        let Some(shelf) = &self.shelf else { return Ok(()) };
-        let record = shelf.store.remove(&shelf.keys.rpc_meta(name));
-        shelf.store.remove(&shelf.keys.segment(name)).and(record)
-    }
 }
 
 /// A part of a descriptor.

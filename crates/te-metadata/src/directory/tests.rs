@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     AddressFamily, BoundPeerServer, EndpointMessage, ListenAddress, MemoryStore, Notify,
-    NotifyRefused, PeerLimits, PeerServer, PeerService, PortChoice, TcpEndpoint,
+    NotifyRefused, PAGE_BYTES, PeerLimits, PeerServer, PeerService, PortChoice, TcpEndpoint,
 };
 
 fn client() -> PeerClient {
@@ -64,8 +64,9 @@ fn b08_p2p_asks_the_peer() {
     assert_eq!(found.rpc, name.host_port().unwrap());
     assert_eq!(directory.rpc_address(&name).unwrap(), found.rpc);
     assert!(directory.is_p2p());
-    directory.publish(&name, &descriptor("x")).unwrap();
-    directory.withdraw(&name).unwrap();
+    let record = RpcMeta { ip_or_host_name: "x".into(), rpc_port: 1, te_incarnation: None };
+    let paged = descriptor("x").paginate(PAGE_BYTES);
+    assert!(directory.records(&name, &record, &paged).is_empty(), "nothing is put anywhere");
 }
 
 /// B62: a peer without a segment answers null, which is an absent segment.
@@ -123,16 +124,21 @@ fn fb15_a_name_that_is_no_address_is_an_error() {
     assert_eq!(address.to_string(), "[::1]:12001");
 }
 
+fn put_rpc(store: &MemoryStore, node: &SegmentName, record: &RpcMeta) {
+    store.put(&KeySpace::new(None).rpc_meta(node), &record.encode()).unwrap();
+}
+
 /// J34: an address record can be added, read and removed; reading afterwards fails.
 #[test]
 fn j34_rpc_meta_add_get_remove() {
-    let directory = in_store(&MemoryStore::new());
+    let store = MemoryStore::new();
+    let directory = in_store(&store);
     let node = name("node-a");
     assert!(directory.rpc_address(&node).unwrap_err().is_not_found());
     let record = RpcMeta { ip_or_host_name: "::1".into(), rpc_port: 15969, te_incarnation: None };
-    directory.publish_rpc(&node, &record).unwrap();
+    put_rpc(&store, &node, &record);
     assert_eq!(directory.rpc_address(&node).unwrap().to_string(), "[::1]:15969");
-    directory.withdraw(&node).unwrap();
+    store.remove(&KeySpace::new(None).rpc_meta(&node)).unwrap();
     assert!(directory.rpc_address(&node).unwrap_err().is_not_found());
 }
 
@@ -144,8 +150,10 @@ fn a_store_is_filled_under_the_peers_keys() {
     let node = name("node-a:17001");
     let record =
         RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 15920, te_incarnation: None };
-    directory.publish_rpc(&node, &record).unwrap();
-    directory.publish(&node, &descriptor("node-a:17001")).unwrap();
+    let paged = descriptor("node-a:17001").paginate(PAGE_BYTES);
+    for (key, value) in directory.records(&node, &record, &paged) {
+        store.put(&key, &value).unwrap();
+    }
     let text = store.get("mooncake/rpc_meta/node-a:17001").unwrap().unwrap();
     assert_eq!(text.value, br#"{"ip_or_host_name":"127.0.0.1","rpc_port":15920}"#);
     let text = store.get("mooncake/ram/node-a:17001").unwrap().unwrap();
@@ -153,8 +161,6 @@ fn a_store_is_filled_under_the_peers_keys() {
     let found = directory.fetch(&node, b"{}").unwrap();
     assert_eq!(found.descriptor, descriptor("node-a:17001"));
     assert_eq!(found.rpc.to_string(), "127.0.0.1:15920");
-    directory.withdraw(&node).unwrap();
-    assert!(store.is_empty());
 }
 
 #[test]
@@ -197,7 +203,7 @@ fn large(owner: u128, n_buffers: u64) -> SegmentDescriptor {
 
 fn put_all(store: &MemoryStore, directory: &Directory, descriptor: &SegmentDescriptor) {
     let record = RpcMeta { ip_or_host_name: "127.0.0.1".into(), rpc_port: 1, te_incarnation: None };
-    let paged = descriptor.paginate(crate::PAGE_BYTES);
+    let paged = descriptor.paginate(PAGE_BYTES);
     for (key, value) in directory.records(&name("node-a"), &record, &paged) {
         assert!(value.len() <= 1 << 20, "{key} has {} bytes", value.len());
         store.put(&key, &value).unwrap();
@@ -253,9 +259,9 @@ fn fault14_owners_are_probed_at_their_address() {
     let (alive, own) = (alive.host_port().unwrap(), HostPort::parse("127.0.0.1:9").unwrap());
     let state = |own: &HostPort| directory.owner_state(&node, own, limit).unwrap();
     assert_eq!(state(&own), OwnerState::Gone, "no record");
-    directory.publish_rpc(&node, &at(&alive)).unwrap();
+    put_rpc(&store, &node, &at(&alive));
     assert_eq!(state(&own), OwnerState::Alive);
     assert_eq!(state(&alive), OwnerState::Gone, "it is we who answer there");
-    directory.publish_rpc(&node, &at(&own)).unwrap();
+    put_rpc(&store, &node, &at(&own));
     assert_eq!(state(&alive), OwnerState::Gone, "nobody answers there");
 }

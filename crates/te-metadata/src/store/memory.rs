@@ -60,7 +60,7 @@ impl MemoryStore {
     }
 
     /// What happened after a revision, and up to which.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "http"))]
     pub(super) fn changes_since(
         &self,
         prefix: &str,
@@ -73,7 +73,7 @@ impl MemoryStore {
     }
 
     /// The revision of the last change.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "http"))]
     pub(super) fn present(&self) -> u64 {
         self.table(|table| table.revision)
     }
