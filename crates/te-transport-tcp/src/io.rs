@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use socket2::SockRef;
 use te_segment::LocalRange;
 
 /// Some bytes of a range.
@@ -132,6 +133,15 @@ pub(crate) fn peek(socket: BorrowedFd<'_>) -> Waiting {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Waiting::Nothing,
         _ => Waiting::Unusable,
     }
+}
+
+/// Whether what a socket received last was brought by the core of this thread: on one host that is
+/// the core on which the peer sent it.
+pub(crate) fn comes_from_this_core(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: the call takes no argument.
+    let here = unsafe { libc::sched_getcpu() };
+    let there = SockRef::from(&socket).cpu_affinity();
+    there.is_ok_and(|core| i32::try_from(core) == Ok(here))
 }
 
 /// What the peer's kernel has acknowledged on a connection.
