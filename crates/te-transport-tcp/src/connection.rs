@@ -367,9 +367,10 @@ impl Machine for Connection {
         self.end_if_revoked();
         match &self.state {
             State::Header { filled, .. } => Some(Incoming::Frame(HEADER_BYTES - filled)),
-            State::Body { guard, done, .. } => {
-                Some(Incoming::Payload(Part::new(guard.range(), *done, self.service.chunk)))
-            }
+            State::Body { guard, done, .. } => Some(Incoming::Payload {
+                part: Part::new(guard.range(), *done, self.service.chunk),
+                more: 0,
+            }),
             State::Drain { left } => {
                 Some(Incoming::Discard(usize::try_from(*left).unwrap_or(DISCARD_CHUNK)))
             }

@@ -352,7 +352,7 @@ impl Machine for Exchange {
             (_, false) if self.is_checking() => Some(Incoming::Frame(self.left_to_check())),
             (_, false) => {
                 let part = Part::new(&self.job.slice.local, self.received, self.bounds.chunk);
-                Some(Incoming::Payload(part))
+                Some(Incoming::Payload { part, more: 0 })
             }
         }
     }

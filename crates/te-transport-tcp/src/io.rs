@@ -47,6 +47,11 @@ impl<'a> Part<'a> {
         bytes
     }
 
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether it reaches the end of its range.
     pub(crate) fn is_last(&self) -> bool {
         self.offset + self.len as u64 >= self.range.len()
@@ -94,6 +99,25 @@ pub(crate) fn recv_into(socket: BorrowedFd<'_>, part: Part<'_>) -> io::Result<us
     let got = unsafe {
         libc::recv(socket.as_raw_fd(), vector.iov_base, vector.iov_len, libc::MSG_DONTWAIT)
     };
+    count(got)
+}
+
+/// Receives into a part of a range, and what comes behind it into our own bytes. 0 is the end of the
+/// stream.
+pub(crate) fn recv_into_both(
+    socket: BorrowedFd<'_>,
+    part: Part<'_>,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let behind = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut vectors = [part.vector(), behind];
+    // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len() as _;
+    // SAFETY: `message` points at two vectors on this stack: a part of a region that `part` borrows
+    // (I1; no Rust reference to these bytes exists), and an exclusive slice.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     count(got)
 }
 

@@ -32,7 +32,7 @@ use te_transport::{Core, Step};
 use crate::config::TcpConfig;
 use crate::connection::Service;
 use crate::io::comes_from_this_core;
-use crate::keep::{Throttle, keep_alive, shut_down};
+use crate::keep::{Throttle, keep_alive, shut_down, suit};
 use crate::pump::{Machine, Ready, Scratch, Stopped, pump, scratch};
 use crate::timers::Timers;
 use crate::v3::AnswerCode;
@@ -354,6 +354,7 @@ impl Server {
         if let Some(bytes) = self.config.socket_buffer {
             SockRef::from(&stream).set_send_buffer_size(bytes)?;
         }
+        suit(&stream, self.config.socket_buffer);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key() + FIRST);
         let both = Interest::READABLE | Interest::WRITABLE;

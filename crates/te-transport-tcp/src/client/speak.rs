@@ -12,7 +12,7 @@ use crate::client::doubt::Doubt;
 use crate::exchange::Fate;
 use crate::inbox::Load;
 use crate::pool::Job;
-use crate::v3::{FEATURE_CHECKSUM, Finished, Hello, Limits, News, Session, VERSION};
+use crate::v3::{FEATURES, Finished, Hello, Limits, News, Session, VERSION};
 
 /// What a lane says of itself: a session drawn at random, and how many connections it had.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Client {
         link.number = numbers.next();
         let hello = Hello {
             version: VERSION,
-            offered: FEATURE_CHECKSUM,
+            offered: FEATURES,
             required: 0,
             wanted: self.parts.config.max_in_flight,
             from: self.parts.incarnation,

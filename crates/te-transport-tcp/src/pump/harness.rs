@@ -12,7 +12,7 @@ pub(crate) fn feed(machine: &mut impl Machine, now: Instant, bytes: &[u8]) -> us
         let (n, frame) = match machine.incoming() {
             None => break,
             Some(Incoming::Frame(n)) => (n.min(rest.len()), true),
-            Some(Incoming::Payload(part)) => (part.store(rest), false),
+            Some(Incoming::Payload { part, .. }) => (part.store(rest), false),
             Some(Incoming::Discard(n)) => (n.min(rest.len()), false),
         };
         if frame {

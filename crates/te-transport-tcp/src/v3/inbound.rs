@@ -30,8 +30,8 @@ use crate::frame::HEADER_BYTES;
 use crate::io::{Outgoing, Part};
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::{Code, Frame, Status, Violation};
-use crate::v3::hello::{Answer, AnswerCode, HELLO_BYTES, Hello};
-use crate::v3::intake::Intake;
+use crate::v3::hello::{Answer, AnswerCode, FEATURE_DONE, HELLO_BYTES, Hello};
+use crate::v3::intake::{HEADS, Intake};
 use crate::v3::outbox::{Outbox, Piece, SMALL};
 use crate::v3::sum::Sum;
 
@@ -105,6 +105,10 @@ pub(crate) struct Inbound {
     landing: Option<Landing>,
     last_id: u64,
     credit: usize,
+    /// Whether the end of several requests is told in one frame.
+    groups: bool,
+    /// Whether the last payload was large, so that more such is likely.
+    large: bool,
     /// Whether a request was served whole.
     proven: bool,
     /// When something last moved. Bytes that nobody wants do not count.
@@ -130,6 +134,8 @@ impl Inbound {
             landing: None,
             last_id: 0,
             credit: 0,
+            groups: false,
+            large: false,
             proven: false,
             since: now,
         }
@@ -144,6 +150,7 @@ impl Inbound {
     pub(crate) fn answer(&mut self, now: Instant, answer: &Answer) {
         self.since = now;
         self.credit = usize::try_from(answer.credit).unwrap_or(usize::MAX);
+        self.groups = answer.features & FEATURE_DONE != 0;
         self.out.put_bytes(&answer.encode());
         self.stage = match answer.code {
             AnswerCode::Ok => Stage::Open,
@@ -308,7 +315,12 @@ impl Inbound {
             match &mut work.what {
                 What::Write => return,
                 What::Ended(status) => {
-                    self.out.put(&Frame::Status(work.id, *status));
+                    match status {
+                        Status { code: Code::Done, sum: None, .. } if self.groups => {
+                            self.out.put_done(work.id);
+                        }
+                        _ => self.out.put(&Frame::Status(work.id, *status)),
+                    }
                     self.works.pop_front();
                 }
                 What::Read { guard, .. } if guard.is_revoked() => {
@@ -380,20 +392,24 @@ impl Machine for Inbound {
             _ => return None,
         }
         self.end_revoked_body();
+        let left = self.landing.as_ref().map_or(0, |landing| landing.left);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         Some(match (&self.landing, &self.body) {
+            (Some(landing), _) if landing.left <= SMALL && self.large => {
+                Incoming::Frame(left + HEADS)
+            }
             (Some(landing), _) if landing.left <= SMALL => Incoming::Frame(MAX_FRAME),
             (Some(landing), Some(body)) if body.id == landing.id => {
-                let most = usize::try_from(landing.left).unwrap_or(usize::MAX);
-                let most = most.min(self.service.chunk);
-                Incoming::Payload(Part::new(body.guard.range(), body.done, most))
+                let part = Part::new(body.guard.range(), body.done, left.min(self.service.chunk));
+                let more = if part.len() == left { HEADS } else { 0 };
+                Incoming::Payload { part, more }
             }
-            (Some(landing), _) => {
-                Incoming::Discard(usize::try_from(landing.left).unwrap_or(MAX_FRAME))
-            }
+            (Some(_), _) => Incoming::Discard(left),
             // What follows is a head and then payload that belongs straight into memory.
             (None, Some(body)) if body.guard.range().len() - body.done > SMALL => {
                 Incoming::Frame(self.intake.missing())
             }
+            (None, _) if self.large => Incoming::Frame(HEADS),
             (None, _) => Incoming::Frame(MAX_FRAME),
         })
     }

@@ -37,6 +37,8 @@ pub(crate) struct Outbox {
     zeros: usize,
     staged: u64,
     sent: u64,
+    /// Where the last frame of [`Outbox::put_done`] ends, and what it says.
+    done: Option<(u64, u64, u32)>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,21 @@ impl Outbox {
         let before = self.bytes.len();
         frame::encode(frame, &mut self.bytes);
         self.staged += (self.bytes.len() - before) as u64;
+    }
+
+    /// Says that a request ended well: in the frame that says so of the one before, where that is
+    /// the last one and none of it is out.
+    pub(crate) fn put_done(&mut self, id: u64) {
+        let mut count = 1;
+        if let Some((end, last, before)) = self.done
+            && (end, last + 1) == (self.staged, id)
+            && self.bytes.len() - self.gone >= frame::DONE_BYTES
+        {
+            self.rewind(end - frame::DONE_BYTES as u64);
+            count += before;
+        }
+        self.put(&Frame::Done { last: id, count });
+        self.done = Some((self.staged, id, count));
     }
 
     /// Takes back what was put in behind `staged`, all of it in the present turn.
