@@ -117,7 +117,13 @@ impl RailSet {
         Some(RailIndex(chosen))
     }
 
-    /// Whether a rail may be tried: it is open, or its pause is over and this begins its probe.
+    /// Whether a rail may be tried: it is open, or its pause is over.
+    pub fn may_try(&self, now: Instant, rail: RailIndex) -> bool {
+        let Some(rail) = self.rails.get(rail.0) else { return false };
+        rail.health.until().is_none_or(|until| until <= now)
+    }
+
+    /// The same; where the pause of the rail is over its probe begins.
     pub fn try_open(&mut self, now: Instant, rail: RailIndex) -> bool {
         let entry = self.rails.get_mut(rail.0);
         entry.is_some_and(|rail| rail.health.is_open() || rail.health.begin_probe(now))
