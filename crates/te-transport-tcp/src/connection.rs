@@ -352,13 +352,16 @@ impl Machine for Connection {
         self.end_if_revoked();
         match &self.state {
             State::Answer { status, .. } => {
-                Some(Outgoing { head: status.rest(), payload: None, tail: &[] })
+                let mut out = Outgoing::new();
+                out.bytes(status.rest());
+                Some(out)
             }
-            State::Payload { guard, done, status } => Some(Outgoing {
-                head: status.rest(),
-                payload: Some(Part::new(guard.range(), *done, self.service.chunk)),
-                tail: &[],
-            }),
+            State::Payload { guard, done, status } => {
+                let mut out = Outgoing::new();
+                out.bytes(status.rest());
+                out.memory(Part::new(guard.range(), *done, self.service.chunk));
+                Some(out)
+            }
             _ => None,
         }
     }

@@ -336,7 +336,11 @@ impl Machine for Exchange {
             _ if payload.is_some_and(|p| !p.is_last()) => &[],
             left => &self.proof[HEADER_BYTES - usize::try_from(left).unwrap_or(HEADER_BYTES)..],
         };
-        Some(Outgoing { head, payload, tail })
+        let mut out = Outgoing::new();
+        out.bytes(head);
+        payload.into_iter().for_each(|part| out.memory(part));
+        out.bytes(tail);
+        Some(out)
     }
 
     fn incoming(&mut self) -> Option<Incoming<'_>> {

@@ -132,8 +132,8 @@ fn send_once(
     if !ready.writable || machine.is_over() {
         return None;
     }
-    let outgoing = machine.outgoing()?;
-    match sys::send(socket, &outgoing) {
+    let mut outgoing = machine.outgoing()?;
+    match sys::send(socket, &mut outgoing) {
         Ok(n) => {
             machine.on_sent(now, n);
             return Some(n);

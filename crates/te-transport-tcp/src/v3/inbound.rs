@@ -269,7 +269,7 @@ impl Inbound {
     }
 
     fn drop_work(&mut self) {
-        self.out.let_go();
+        self.out.let_go_of_all();
         self.works.clear();
         self.cancelled.clear();
         self.body = None;
@@ -311,43 +311,66 @@ impl Inbound {
                 self.out.put(&Frame::Status(id, status));
                 continue;
             }
-            let Some(work) = self.works.front_mut() else { return };
-            match &mut work.what {
-                What::Write => return,
-                What::Ended(status) => {
-                    match status {
-                        Status { code: Code::Done, sum: None, .. } if self.groups => {
-                            self.out.put_done(work.id);
-                        }
-                        _ => self.out.put(&Frame::Status(work.id, *status)),
-                    }
-                    self.works.pop_front();
-                }
-                What::Read { guard, .. } if guard.is_revoked() => {
-                    let id = work.id;
-                    self.take_back(id);
-                }
-                What::Read { .. } => self.fill_from_memory(),
+            if !self.put_front() && !self.put_next_data() {
+                return;
             }
         }
     }
 
-    /// Puts out the next data of the read in front, or its end.
-    fn fill_from_memory(&mut self) {
-        let Some(Work { id, what: What::Read { guard, done, sum }, .. }) = self.works.front_mut()
-        else {
+    /// Puts out the status of the request in front, where it has one; whether it did anything.
+    fn put_front(&mut self) -> bool {
+        let Some(Work { id, what, .. }) = self.works.front() else { return false };
+        let id = *id;
+        match what {
+            What::Write => return false,
+            What::Ended(status) => {
+                match status {
+                    Status { code: Code::Done, sum: None, .. } if self.groups => {
+                        self.out.put_done(id);
+                    }
+                    status => self.out.put(&Frame::Status(id, *status)),
+                }
+                self.works.pop_front();
+            }
+            What::Read { guard, done, sum } => {
+                // Memory may still turn out to be gone while its bytes go out.
+                if *done < guard.range().len() || self.out.is_direct(id) {
+                    return false;
+                }
+                let sum = sum.as_ref().map(|sum| sum.value());
+                let status = Status { sum, ..Status::plain(Code::Done, *done) };
+                self.served();
+                self.end_work(id, status);
+            }
+        }
+        true
+    }
+
+    /// Puts out the next data of the first read that has some; whether it did anything.
+    fn put_next_data(&mut self) -> bool {
+        let reads = self.works.iter().take_while(|work| !matches!(work.what, What::Write));
+        let mut open = reads.enumerate().filter_map(|(at, work)| match &work.what {
+            What::Read { guard, done, .. } => {
+                (*done < guard.range().len()).then(|| (at, work.id, guard.is_revoked()))
+            }
+            _ => None,
+        });
+        let Some((at, id, revoked)) = open.next() else { return false };
+        drop(open);
+        if revoked {
+            self.take_back(id);
+        } else {
+            self.fill_from_memory(at);
+        }
+        true
+    }
+
+    fn fill_from_memory(&mut self, at: usize) {
+        let Work { id, what: What::Read { guard, done, sum }, .. } = &mut self.works[at] else {
             return;
         };
         let id = *id;
         let piece = Piece { id, range: guard.range(), offset: *done };
-        if *done == piece.range.len() {
-            let status = Status {
-                sum: sum.as_ref().map(|sum| sum.value()),
-                ..Status::plain(Code::Done, *done)
-            };
-            self.served();
-            return self.end_work(id, status);
-        }
         match self.out.put_data(&piece, sum.as_deref_mut()) {
             Ok(n) => {
                 *done += n;
@@ -450,13 +473,16 @@ impl Machine for Inbound {
     }
 
     fn on_error(&mut self, _now: Instant, side: Side, error: io::Error) {
-        let here = match side {
-            Side::Receive => self.landing.as_ref().map(|landing| landing.id),
-            Side::Send => self.out.direct_id(),
-        };
-        match here {
-            Some(id) if error.raw_os_error() == Some(libc::EFAULT) => {
+        let is_fault = error.raw_os_error() == Some(libc::EFAULT);
+        match (side, &self.landing) {
+            (Side::Receive, Some(landing)) if is_fault => {
+                let id = landing.id;
                 self.on_memory_fault(id, libc::EFAULT);
+            }
+            (Side::Send, _) if is_fault && !self.out.is_empty() => {
+                if let Some(id) = self.out.find_fault() {
+                    self.on_memory_fault(id, libc::EFAULT);
+                }
             }
             _ => self.end(),
         }

@@ -138,9 +138,7 @@ impl Inbound {
 
     /// Ends a request; its guard is gone when this returns.
     pub(super) fn end_work(&mut self, id: u64, status: Status) {
-        if self.out.is_direct(id) {
-            self.out.let_go();
-        }
+        self.out.let_go(id);
         if self.body.as_ref().is_some_and(|body| body.id == id) {
             self.body = None;
             self.dropping = Some(id);

@@ -17,7 +17,7 @@ fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
             out.put_bytes(&some);
             next += 400;
         }
-        let head = out.outgoing(1).unwrap().head;
+        let head = out.outgoing(1).unwrap().load();
         let n = head.len().min(4096) / 8 * 8;
         assert!(n < head.len(), "it is never empty");
         for word in head[..n].chunks(8) {
@@ -34,7 +34,7 @@ fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
 
 /// What a socket takes of it in one call.
 fn send(out: &mut Outbox) {
-    let n = out.outgoing(1).unwrap().head.len().min(10_000);
+    let n = out.outgoing(1).unwrap().head_bytes().min(10_000);
     out.on_sent(n);
 }
 

@@ -136,6 +136,10 @@ impl Session {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         let from = flight.received;
         flight.received += n;
+        if flight.received == flight.job.slice.len() {
+            // The data of the next read may come before this one's status.
+            self.reads.pop_front();
+        }
         let local = &flight.job.slice.local;
         let sum = flight.sum.as_mut().filter(|_| wanted);
         if let Some(Err(error)) = sum.map(|sum| sum.add_range(local, from, n)) {
