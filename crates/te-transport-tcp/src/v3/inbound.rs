@@ -35,6 +35,9 @@ use crate::v3::intake::{HEADS, Intake};
 use crate::v3::outbox::{Outbox, Piece, SMALL};
 use crate::v3::sum::Sum;
 
+/// Payload of a read up to this many bytes is copied: its status goes out in the same call then.
+const COPIED: u64 = SMALL;
+
 #[derive(Debug)]
 enum Stage {
     Hello {
@@ -126,7 +129,7 @@ impl Inbound {
             hello: None,
             unanswered: false,
             intake: Intake::new(),
-            out: Outbox::default(),
+            out: Outbox::new(COPIED),
             works: VecDeque::new(),
             cancelled: VecDeque::new(),
             body: None,
@@ -306,15 +309,15 @@ impl Inbound {
 
     /// Puts out what is ready.
     fn fill(&mut self) {
-        while self.out.has_room() {
-            if let Some((id, status)) = self.cancelled.pop_front() {
-                self.out.put(&Frame::Status(id, status));
-                continue;
-            }
-            if !self.put_front() && !self.put_next_data() {
-                return;
-            }
+        while self.out.has_room()
+            && let Some((id, status)) = self.cancelled.pop_front()
+        {
+            self.out.put(&Frame::Status(id, status));
         }
+        // Data first, so that the ends of several reads go out in one frame.
+        while self.out.has_room() && self.put_front() {}
+        while self.out.has_room() && self.put_next_data() {}
+        while self.out.has_room() && self.put_front() {}
     }
 
     /// Puts out the status of the request in front, where it has one; whether it did anything.

@@ -28,7 +28,7 @@ use crate::v3::sum::Sum;
 const ENOUGH: usize = 64 << 10;
 /// As many bytes of memory are named before they are sent.
 const MUCH: u64 = 1 << 20;
-/// Payload up to this many bytes is copied: cheaper than a part of its own.
+/// Payload up to this many bytes is received together with frames.
 pub(crate) const SMALL: u64 = 16 << 10;
 /// The most that is copied and summed at a time.
 const BLOCK: u64 = 128 << 10;
@@ -46,6 +46,8 @@ pub(crate) struct Outbox {
     runs: VecDeque<Run>,
     /// Bytes of memory that the runs name.
     named: u64,
+    /// Payload up to this many bytes is copied.
+    copied: u64,
     /// Some memory is gone: one run goes out at a time, so that it is known whose.
     careful: bool,
     staged: u64,
@@ -80,6 +82,11 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Outbox {
+    /// An empty one. Payload up to `copied` bytes is copied.
+    pub(crate) fn new(copied: u64) -> Self {
+        Self { copied, ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -183,7 +190,7 @@ impl Outbox {
         sum: Option<&mut Sum>,
     ) -> Result<u64, CopyError> {
         let left = piece.range.len() - piece.offset;
-        if sum.is_none() && left > SMALL {
+        if sum.is_none() && left > self.copied {
             return Ok(self.put_direct(piece, left.min(u64::from(MAX_DATA))));
         }
         let n = left.min(BLOCK);

@@ -8,7 +8,7 @@ use super::*;
 /// grow, and every byte goes out once and in order.
 #[test]
 fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
-    let mut out = Outbox::default();
+    let mut out = Outbox::new(SMALL);
     let mut expected = 0u64;
     let (mut next, mut most) = (0u64, 0);
     while out.sent() < 16 << 20 {
@@ -43,7 +43,7 @@ fn send(out: &mut Outbox) {
 fn summed_payload_does_not_make_it_grow() {
     let region = Region::from(AlignedBuffer::zeroed(32 << 20).unwrap());
     let range = region.whole();
-    let (mut out, mut sum, mut done, mut most) = (Outbox::default(), Sum::new(), 0, 0);
+    let (mut out, mut sum, mut done, mut most) = (Outbox::new(SMALL), Sum::new(), 0, 0);
     while done < range.len() {
         while out.has_room() && done < range.len() {
             done += out
