@@ -24,6 +24,8 @@ pub(super) struct Lane {
     pub(super) began: Option<Instant>,
     /// Payload of what is on it.
     pub(super) bytes: u64,
+    /// The most of that; one slice may be larger.
+    pub(super) window: u64,
     /// Whether a connection is wanted though nothing waits, so that it carries a fence.
     pub(super) fence: bool,
     /// Whether it was ever asked to connect.
@@ -44,6 +46,7 @@ impl Lane {
             rail: home,
             began: None,
             bytes: 0,
+            window: 0,
             fence: false,
             tried: false,
             failures: 0,
@@ -65,9 +68,9 @@ impl Lane {
         matches!(self.state, State::Open { load: 0, .. })
     }
 
-    /// Whether one more slice of so many bytes fits, of at most `window` bytes on the lane.
-    pub(super) fn fits(&self, len: u64, window: u64) -> bool {
+    /// Whether one more slice of so many bytes fits.
+    pub(super) fn fits(&self, len: u64) -> bool {
         let room = matches!(self.state, State::Open { load, room, .. } if load < room);
-        room && (self.bytes == 0 || self.bytes.saturating_add(len) <= window)
+        room && (self.bytes == 0 || self.bytes.saturating_add(len) <= self.window)
     }
 }
