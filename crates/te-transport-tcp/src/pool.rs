@@ -176,7 +176,7 @@ impl Pool {
         entry.state = State::Paused { until: now + pause };
         entry.failures = entry.failures.saturating_add(1);
         entry.failed_in_round = true;
-        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round)
+        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round || lane.spare)
             && !self.is_other_rail_worth_it(lane);
         let over = self.round_began.is_some_and(|began| now >= began + self.round);
         if !self.is_usable() && (all_tried || over) {

@@ -18,6 +18,8 @@ pub(super) struct Lane {
     pub(super) state: State,
     /// The rail that it belongs to.
     pub(super) home: RailIndex,
+    /// Whether it is one more on its rail, of use for many bytes only.
+    pub(super) spare: bool,
     /// The rail that its connection is on: another one while its own cannot be used.
     pub(super) rail: RailIndex,
     /// When its last attempt to connect began.
@@ -43,6 +45,7 @@ impl Lane {
         Self {
             state: State::Empty,
             home,
+            spare: false,
             rail: home,
             began: None,
             bytes: 0,

@@ -52,11 +52,12 @@ impl Rails {
     /// Lanes that are at home on rails which are no reserves, in turn.
     pub(super) fn lanes(&self, n: usize) -> Vec<Lane> {
         let homes: Vec<_> = self.set.indices().filter(|rail| !self.set.is_reserve(*rail)).collect();
-        let lane = |home| {
+        let lane = |(index, home)| {
             let lane = Lane::new(home);
-            Lane { window: self.window(&lane, n), ..lane }
+            let spare = self.striped && index >= homes.len();
+            Lane { window: self.window(&lane, n), spare, ..lane }
         };
-        homes.into_iter().cycle().take(n).map(lane).collect()
+        homes.iter().copied().cycle().take(n).enumerate().map(lane).collect()
     }
 
     /// Bytes on one lane at a time: the share of its rail, so that what is under way is dealt out
@@ -210,7 +211,7 @@ impl Pool {
             return true;
         }
         if !self.is_usable() {
-            return waits;
+            return waits && !lane.spare;
         }
         let home = self.rails.may_go_home(now, lane);
         let more = waits && (!self.rails.striped || self.are_lanes_full());
