@@ -100,6 +100,11 @@ impl RailSet {
         self.state(rail) == Some(RailState::Open)
     }
 
+    /// The weight of a rail; 0 for a reserve.
+    pub fn weight(&self, rail: RailIndex) -> u32 {
+        self.rails.get(rail.0).map_or(0, |rail| rail.weight)
+    }
+
     /// Whether a rail is a reserve.
     pub fn is_reserve(&self, rail: RailIndex) -> bool {
         self.rails.get(rail.0).is_some_and(Rail::is_reserve)

@@ -25,7 +25,7 @@ pub struct TcpConfig {
     pub lanes_per_rail: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
-    /// Bytes of such slices, at least 4096; 4 MiB. One slice may be larger. In version 3 slices
+    /// Bytes of such slices, at least 4096; 16 MiB. One slice may be larger. In version 3 slices
     /// count until they are done, so this is what may be under way to one peer.
     pub max_queued_bytes_per_peer: u64,
     /// Bytes moved by one socket call at most, at least 4096; 1 MiB. It is not seen on the wire.
@@ -94,7 +94,7 @@ impl Default for TcpConfig {
             lanes_per_peer: 4,
             lanes_per_rail: 2,
             max_queued_per_peer: 1024,
-            max_queued_bytes_per_peer: 4 << 20,
+            max_queued_bytes_per_peer: 16 << 20,
             io_chunk: 1 << 20,
             socket_buffer: None,
             max_version: 3,

@@ -77,7 +77,7 @@ impl Pool {
     /// Lanes over rails of these weights. Where it is `striped` jobs are dealt out by weight and
     /// size; else lanes take them as they come free.
     pub(crate) fn over(weights: &[u32], lanes: usize, striped: bool, config: &TcpConfig) -> Self {
-        Self::on(Rails::new(weights, lanes, striped, config), lanes, config)
+        Self::on(Rails::new(weights, striped, config), lanes, config)
     }
 
     fn on(rails: Rails, lanes: usize, config: &TcpConfig) -> Self {
@@ -176,7 +176,8 @@ impl Pool {
         entry.state = State::Paused { until: now + pause };
         entry.failures = entry.failures.saturating_add(1);
         entry.failed_in_round = true;
-        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round);
+        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round || lane.spare)
+            && !self.is_other_rail_worth_it(lane);
         let over = self.round_began.is_some_and(|began| now >= began + self.round);
         if !self.is_usable() && (all_tried || over) {
             let mut jobs: Vec<_> = self.again.drain(..).collect();

@@ -264,10 +264,10 @@ pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFaul
     SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
 }
 
-/// Whether an attempt or a connection failed by the way to the peer, and not by the peer: where a
-/// host refuses or resets, the way is good.
+/// Whether an attempt or a connection failed by the way to the peer, so that another way may do.
 pub(super) fn is_of_the_path(errno: Option<i32>) -> bool {
-    const OF_THE_PATH: [i32; 5] = [
+    const OF_THE_PATH: [i32; 6] = [
+        libc::ECONNREFUSED,
         libc::ETIMEDOUT,
         libc::EHOSTUNREACH,
         libc::ENETUNREACH,

@@ -18,12 +18,16 @@ pub(super) struct Lane {
     pub(super) state: State,
     /// The rail that it belongs to.
     pub(super) home: RailIndex,
+    /// Whether it is one more on its rail, of use for many bytes only.
+    pub(super) spare: bool,
     /// The rail that its connection is on: another one while its own cannot be used.
     pub(super) rail: RailIndex,
     /// When its last attempt to connect began.
     pub(super) began: Option<Instant>,
     /// Payload of what is on it.
     pub(super) bytes: u64,
+    /// The most of that; one slice may be larger.
+    pub(super) window: u64,
     /// Whether a connection is wanted though nothing waits, so that it carries a fence.
     pub(super) fence: bool,
     /// Whether it was ever asked to connect.
@@ -41,9 +45,11 @@ impl Lane {
         Self {
             state: State::Empty,
             home,
+            spare: false,
             rail: home,
             began: None,
             bytes: 0,
+            window: 0,
             fence: false,
             tried: false,
             failures: 0,
@@ -65,9 +71,9 @@ impl Lane {
         matches!(self.state, State::Open { load: 0, .. })
     }
 
-    /// Whether one more slice of so many bytes fits, of at most `window` bytes on the lane.
-    pub(super) fn fits(&self, len: u64, window: u64) -> bool {
+    /// Whether one more slice of so many bytes fits.
+    pub(super) fn fits(&self, len: u64) -> bool {
         let room = matches!(self.state, State::Open { load, room, .. } if load < room);
-        room && (self.bytes == 0 || self.bytes.saturating_add(len) <= window)
+        room && (self.bytes == 0 || self.bytes.saturating_add(len) <= self.window)
     }
 }

@@ -28,20 +28,23 @@ pub(super) struct Rails {
     n: usize,
     /// Whether jobs are dealt out by weight and size; else lanes take them as they come free.
     striped: bool,
-    /// Bytes on one lane at a time; one slice may be larger.
+    /// Bytes under way on all lanes; one slice may be larger.
     window: u64,
+    /// The sum of all weights.
+    whole: u64,
     /// Slices that show whether a rail works again, and since when.
     probes: Vec<(SliceToken, Instant)>,
 }
 
 impl Rails {
-    /// Rails of these weights, of so many lanes all together.
-    pub(super) fn new(weights: &[u32], lanes: usize, striped: bool, config: &TcpConfig) -> Self {
+    /// Rails of these weights.
+    pub(super) fn new(weights: &[u32], striped: bool, config: &TcpConfig) -> Self {
         Self {
             set: RailSet::new(weights.iter().copied(), config.rail_pauses()),
             n: weights.len(),
             striped,
-            window: config.max_queued_bytes_per_peer / (lanes as u64).max(1),
+            window: config.max_queued_bytes_per_peer,
+            whole: weights.iter().map(|weight| u64::from(*weight)).sum(),
             probes: Vec::new(),
         }
     }
@@ -49,7 +52,22 @@ impl Rails {
     /// Lanes that are at home on rails which are no reserves, in turn.
     pub(super) fn lanes(&self, n: usize) -> Vec<Lane> {
         let homes: Vec<_> = self.set.indices().filter(|rail| !self.set.is_reserve(*rail)).collect();
-        homes.into_iter().cycle().take(n).map(Lane::new).collect()
+        let lane = |(index, home)| {
+            let lane = Lane::new(home);
+            let spare = self.striped && index >= homes.len();
+            Lane { window: self.window(&lane, n), spare, ..lane }
+        };
+        homes.iter().copied().cycle().take(n).enumerate().map(lane).collect()
+    }
+
+    /// Bytes on one lane at a time: the share of its rail, so that what is under way is dealt out
+    /// by weight also where every line is busy.
+    fn window(&self, lane: &Lane, n_lanes: usize) -> u64 {
+        let homes = self.set.indices().filter(|rail| !self.set.is_reserve(*rail)).count();
+        let on_rail = (n_lanes / homes.max(1)).max(1) as u128;
+        let weight = u128::from(self.set.weight(lane.home));
+        let share = u128::from(self.window) * weight / u128::from(self.whole.max(1)) / on_rail;
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
 
     fn is_many(&self) -> bool {
@@ -79,9 +97,9 @@ impl Pool {
 
     /// The lane for a job of so many bytes, where one has room.
     pub(super) fn lane_for(&mut self, now: Instant, job: &Job) -> Option<usize> {
-        let (len, window) = (job.slice.len(), self.rails.window);
+        let len = job.slice.len();
         let home = self.lanes.iter().any(|lane| lane.is_open() && lane.is_at_home());
-        let fits = |lane: &Lane| lane.fits(len, window) && (lane.is_at_home() || !home);
+        let fits = |lane: &Lane| lane.fits(len) && (lane.is_at_home() || !home);
         let lanes = &self.lanes[..];
         let takes = |rail| lanes.iter().any(|lane| lane.rail == rail && fits(lane));
         let rail = match lanes {
@@ -144,6 +162,12 @@ impl Pool {
         self.rails.set.on_success(now, rail, began.unwrap_or(now))
     }
 
+    /// Whether a lane failed by its rail, and another rail is left to try.
+    pub(super) fn is_other_rail_worth_it(&self, lane: usize) -> bool {
+        let open = |rail| self.rails.set.is_open(rail);
+        !open(self.lanes[lane].rail) && self.rails.set.indices().any(open)
+    }
+
     /// The rail of a lane's connection.
     pub(crate) fn rail_of(&self, lane: usize) -> RailIndex {
         self.lanes[lane].rail
@@ -177,7 +201,7 @@ impl Pool {
     /// better together.
     fn are_lanes_full(&self) -> bool {
         let mut open = self.lanes.iter().filter(|lane| lane.is_open());
-        open.all(|lane| lane.bytes >= self.rails.window / 2)
+        open.all(|lane| lane.bytes >= lane.window / 2)
     }
 
     /// Whether a lane is to be opened now, its state aside.
@@ -187,7 +211,7 @@ impl Pool {
             return true;
         }
         if !self.is_usable() {
-            return waits;
+            return waits && !lane.spare;
         }
         let home = self.rails.may_go_home(now, lane);
         let more = waits && (!self.rails.striped || self.are_lanes_full());
