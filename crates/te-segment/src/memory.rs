@@ -129,6 +129,12 @@ impl Region {
         Ok(Self { inner: Arc::new(Inner { ptr, len, owner: self.inner.owner.clone() }) })
     }
 
+    /// Whether the engine allocated it, or mapped it of a peer: then it cannot vanish, and is copied
+    /// without a system call.
+    pub fn is_engine_memory(&self) -> bool {
+        self.inner.owner.is_engine()
+    }
+
     /// Whether two handles name the same memory.
     pub fn is_same(&self, other: &Self) -> bool {
         self.inner.ptr == other.inner.ptr && self.inner.len == other.inner.len

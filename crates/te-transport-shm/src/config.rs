@@ -17,6 +17,11 @@ pub struct ShmConfig {
     pub max_peers: usize,
     /// How long a process that connected to our socket may take to say what it wants.
     pub greeting_timeout: Duration,
+    /// Whether bytes may be copied by the kernel, from process to process. Without it, or where the
+    /// system does not permit it, only peers are reached whose buffers can all be mapped.
+    pub kernel: bool,
+    /// Whether memory of peers is mapped where it can be, to copy straight into it.
+    pub mapped: bool,
     /// Whether a second thread helps with large pieces while a core is free.
     pub parallel: bool,
 }
@@ -29,6 +34,8 @@ impl Default for ShmConfig {
             probe_again: Duration::from_secs(1),
             max_peers: 1024,
             greeting_timeout: Duration::from_secs(2),
+            kernel: true,
+            mapped: true,
             parallel: true,
         }
     }

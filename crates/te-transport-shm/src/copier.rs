@@ -48,7 +48,7 @@ impl Copier {
         let mut rest = jobs;
         while let Some(first) = rest.first() {
             let len = match first.way() {
-                Way::Within(_) => 1,
+                Way::Within(_) | Way::Mapped(_) => 1,
                 _ => rest.iter().position(is_within).unwrap_or(rest.len()),
             };
             let (run, behind) = rest.split_at_mut(len);
@@ -66,10 +66,14 @@ impl Copier {
         self.help = None;
     }
 
-    /// Copies one piece inside this process.
+    /// Copies one piece between memory that this process can reach.
     fn within(&mut self, job: &mut Job) {
-        let Way::Within(guard) = job.way() else { return };
-        let (there, checked) = (guard.range().clone(), job.slice().checked);
+        let there = match job.way() {
+            Way::Within(guard) => guard.range().clone(),
+            Way::Mapped(range) => range.clone(),
+            _ => return,
+        };
+        let checked = job.slice().checked;
         let Some(here) = job.piece_range() else { return };
         let (from, to) = match job.op() {
             Opcode::Read => (&there, &here),
@@ -126,7 +130,7 @@ impl Copier {
 }
 
 fn is_within(job: &Job) -> bool {
-    matches!(job.way(), Way::Within(_))
+    matches!(job.way(), Way::Within(_) | Way::Mapped(_))
 }
 
 /// A piece was copied and, where that was asked for, found equal or not.

@@ -11,8 +11,8 @@
 //! I3  A round is bounded, so lanes take turns and whoever unregisters waits for one round at most.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use te_metadata::BufferHandle;
@@ -27,6 +27,10 @@ use crate::vm;
 
 /// Bytes of one round at most.
 pub(crate) const ROUND: u64 = 4 << 20;
+
+/// How long what a peer has taken back is kept at most, and about what an idle engine pays: one
+/// wake-up in this time while it has memory of peers mapped.
+const TIDY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A lane that has jobs.
 struct Active<T> {
@@ -46,6 +50,10 @@ pub(crate) struct Haul<T> {
     /// Slices that closing ended.
     closed: Arc<AtomicU64>,
     lanes: VecDeque<Active<T>>,
+    /// Lanes of peers of whom something is kept that has to be looked after.
+    tended: Vec<Weak<Lane<T>>>,
+    /// When that is to be done next, where there is anything.
+    tidy_at: Option<Instant>,
     news: News<T>,
     held: Vec<BufferHandle>,
     ends: Vec<Completion>,
@@ -67,6 +75,8 @@ impl<T: Target> Haul<T> {
             bell,
             closed,
             lanes: VecDeque::new(),
+            tended: Vec::new(),
+            tidy_at: None,
             news: News::default(),
             held: Vec::new(),
             ends: Vec::new(),
@@ -124,6 +134,10 @@ impl<T: Target> Haul<T> {
             active.lane.refill(&mut active.jobs);
         }
         let n = self.round(now, &mut active);
+        if active.lane.target.wants_tidying() {
+            self.tended.push(Arc::downgrade(&active.lane));
+            self.tidy_at.get_or_insert(now + TIDY_PAUSE);
+        }
         // Before the lane is told that they ended, which may let the next ones in.
         let rooms = active.lane.on_ended(n);
         if !active.jobs.is_empty() || !active.lane.unlist(&mut active.jobs) {
@@ -166,6 +180,15 @@ impl<T: Target> Haul<T> {
         self.ends.len()
     }
 
+    /// Lets go of what is kept of peers and not needed any more.
+    fn tidy(&mut self, now: Instant) {
+        if self.tidy_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.tended.retain(|lane| lane.upgrade().is_some_and(|lane| lane.target.tidy()));
+        self.tidy_at = (!self.tended.is_empty()).then(|| now + TIDY_PAUSE);
+    }
+
     /// Tells the sink; no lock and no guard is held.
     fn report(&mut self, rooms: Vec<SegmentId>) -> u64 {
         let n = self.ends.len() as u64;
@@ -198,6 +221,7 @@ fn choose(jobs: &mut VecDeque<Job>) -> usize {
 impl<T: Target> Core for Haul<T> {
     fn step(&mut self, now: Instant) -> Step {
         let mut reported = self.look();
+        self.tidy(now);
         let moved = !self.lanes.is_empty() || reported > 0;
         reported += self.haul(now);
         Step { reported, moved }
@@ -212,7 +236,7 @@ impl<T: Target> Core for Haul<T> {
     }
 
     fn deadline(&mut self) -> Option<Instant> {
-        None
+        self.tidy_at
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {
@@ -237,6 +261,8 @@ impl<T: Target> Core for Haul<T> {
         let ended = self.end_jobs(&why, |_| true);
         self.closed.fetch_add(ended, Ordering::Relaxed);
         self.lanes.clear();
+        self.tended.clear();
+        self.tidy_at = None;
         self.copier.stop();
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Way {
     Kernel,
     /// Within this process. The guard is on the other side's bytes.
     Within(BufferGuard),
+    /// Within this process, to or from what is mapped of the peer's memory.
+    Mapped(LocalRange),
     /// Not at all.
     Failed(Box<SliceFault>),
 }
@@ -96,7 +98,7 @@ impl Job {
     }
 
     pub(crate) fn set_way(&mut self, way: Way) {
-        if !matches!(way, Way::Kernel | Way::Within(_)) {
+        if !matches!(way, Way::Kernel | Way::Within(_) | Way::Mapped(_)) {
             self.part = 0;
         }
         self.way = way;

@@ -4,7 +4,8 @@
 //!   submit ──▶ lane of the peer ──▶ driver ─ guard ─ copy a piece ─ look again ──▶ completions
 //!                                              │
 //!                      local: BufferGuard of our own segment, copy in this process
-//!                      shm:   hold in memory shared with the owner, process_vm_* on its pid
+//!                      shm:   hold in memory shared with the owner, then process_vm_* on its pid,
+//!                             or a plain copy where the memory itself is shared
 //!
 //!   server thread: passes the guard table to those who prove that they are of this host and user,
 //!                  and waits for their holds when a buffer is unregistered
@@ -28,6 +29,7 @@ mod job;
 mod lane;
 mod link;
 mod local;
+mod map;
 mod offer;
 mod offering;
 mod probe;

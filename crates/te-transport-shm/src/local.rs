@@ -69,6 +69,14 @@ impl Target for Own {
         Ok(())
     }
 
+    fn wants_tidying(&self) -> bool {
+        false
+    }
+
+    fn tidy(&self) -> bool {
+        false
+    }
+
     fn on_lost(&self, _fault: &SliceFault) {}
 }
 

@@ -19,6 +19,10 @@ use rustix::fs::{Mode, OFlags};
 use te_metadata::BufferHandle;
 use te_segment::{LocalBuffer, MapError, Region, RegionError, RemoteAccess};
 
+pub(crate) use self::ask::{Ask, Borrower, Reply};
+
+mod ask;
+
 /// What an owner lends for one of its buffers.
 #[derive(Debug)]
 pub(crate) struct Loan {

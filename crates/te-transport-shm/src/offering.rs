@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use te_metadata::sabotage;
+use te_metadata::{BufferHandle, sabotage};
 use te_segment::{BufferGuard, BufferId, LocalBuffer, RemoteAccess};
 
 use crate::server::Guest;
@@ -24,7 +24,9 @@ pub(crate) struct Offering {
 
 #[derive(Default)]
 struct State {
-    open: HashMap<BufferId, BufferGuard>,
+    open: HashMap<BufferHandle, BufferGuard>,
+    /// How many of them are not lent.
+    private: usize,
     /// Closed to new holds; somebody still has one.
     closing: Vec<(BufferId, BufferGuard)>,
     guests: Vec<Arc<Guest>>,
@@ -56,9 +58,17 @@ impl Offering {
         }
         let Ok(guard) = buffer.hold(buffer.region().whole()) else { return };
         let mut state = self.state.lock();
-        if !state.shut && self.table.open(buffer.id(), remote) {
-            state.open.insert(buffer.id(), guard);
+        let lent = buffer.region().shared().is_some();
+        if !state.shut && self.table.open(buffer.id(), remote, lent) {
+            state.open.insert(buffer.id().into(), guard);
+            state.private += usize::from(!lent);
+            self.table.set_private(state.private);
         }
+    }
+
+    /// A buffer that is offered now.
+    pub(crate) fn find(&self, buffer: BufferHandle) -> Option<Arc<LocalBuffer>> {
+        self.state.lock().open.get(&buffer).map(|guard| Arc::clone(guard.buffer()))
     }
 
     /// Takes a buffer back. Says whether somebody still holds it: [`Offering::settle`] lets go of
@@ -66,7 +76,9 @@ impl Offering {
     pub(crate) fn close(&self, buffer: BufferId) -> bool {
         let mut state = self.state.lock();
         self.table.close(buffer);
-        let Some(guard) = state.open.remove(&buffer) else { return false };
+        let Some(guard) = state.open.remove(&buffer.into()) else { return false };
+        state.private -= usize::from(guard.buffer().region().shared().is_none());
+        self.table.set_private(state.private);
         let is_held = state.is_held(buffer);
         if is_held {
             state.closing.push((buffer, guard));
@@ -89,7 +101,8 @@ impl Offering {
         let mut state = self.state.lock();
         state.shut = true;
         self.table.shut();
-        for (buffer, guard) in std::mem::take(&mut state.open) {
+        for guard in std::mem::take(&mut state.open).into_values() {
+            let buffer = guard.buffer().id();
             self.table.close(buffer);
             state.closing.push((buffer, guard));
         }

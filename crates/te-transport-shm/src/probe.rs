@@ -6,7 +6,8 @@
 //! ```
 //!
 //! I1  A peer is up only where a random number that we sent to its socket was read from the memory
-//!     of the process with its process id.
+//!     of the process with its process id, or where that memory is not touched at all: then its
+//!     guard table and all memory that we map came through that socket.
 //! I2  A probe has a bound, and what it found counts for others: nobody waits twice for a peer that
 //!     is silent, except after a pause.
 //! I3  What is kept of peers that are not reached any more is bounded.
@@ -29,7 +30,7 @@ pub use self::obstacle::Obstacle;
 use crate::config::ShmConfig;
 use crate::host::{self, Place};
 use crate::lane::Lane;
-use crate::link::{Link, Watch};
+use crate::link::{Link, Memory, Watch, Ways};
 use crate::offer::ShmOffer;
 
 /// The key of our part in a descriptor.
@@ -66,6 +67,8 @@ pub(crate) struct Links {
     place: Place,
     own: Incarnation,
     timeout: Duration,
+    /// Whether the kernel may copy, and whether memory may be mapped.
+    wanted: (bool, bool),
     pause: Duration,
     bound: usize,
     known: RwLock<HashMap<Incarnation, Known>>,
@@ -79,6 +82,7 @@ impl Links {
             place,
             own,
             timeout: config.probe_timeout,
+            wanted: (config.kernel, config.mapped),
             pause: config.probe_again,
             bound: config.max_queued_per_peer,
             known: RwLock::default(),
@@ -112,7 +116,7 @@ impl Links {
             }
         };
         self.keep(te.incarnation, known);
-        proven
+        proven.and_then(|lane| usable(&lane))
     }
 
     fn look_up(
@@ -121,7 +125,7 @@ impl Links {
         now: Instant,
     ) -> Option<Result<Arc<Lane<Link>>, Obstacle>> {
         match self.known.read().get(&peer)? {
-            Known::Up(lane) => Some(Ok(Arc::clone(lane))),
+            Known::Up(lane) => Some(usable(lane)),
             Known::Down(_, again) if again.is_due(now) => None,
             Known::Down(why, _) => Some(Err(why.clone())),
         }
@@ -166,12 +170,15 @@ impl Links {
         if !watch.is_there() {
             return Err(Obstacle::Left { cause: "it ended while it was asked".into() });
         }
+        let (kernel, mapped) = self.wanted;
         Ok(Link {
             incarnation: peer,
             pid,
             watch,
             table: greeted.table,
             holds: greeted.holds,
+            ways: Ways { kernel: kernel && greeted.kernel, mapped, patience: self.timeout },
+            memory: Memory::default(),
             lost: AtomicBool::new(false),
             links: Arc::downgrade(self),
         })
@@ -190,6 +197,12 @@ impl Links {
         }
         Pid::from_raw(offer.pid).ok_or(Obstacle::OtherProcess { what: "process id" })
     }
+}
+
+/// A peer whose memory can only be mapped is left to others while it has some that cannot be.
+fn usable(lane: &Arc<Lane<Link>>) -> Result<Arc<Lane<Link>>, Obstacle> {
+    let is_usable = lane.target.reaches_all();
+    if is_usable { Ok(Arc::clone(lane)) } else { Err(Obstacle::NotPermitted) }
 }
 
 impl fmt::Debug for Links {

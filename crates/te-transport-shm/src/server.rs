@@ -5,6 +5,8 @@
 //!                   └─ too slow, another user, nonsense ─▶ closed
 //! ```
 //!
+//! A guest may ask for the memory of a buffer, to map it; see `map/ask.rs`.
+//!
 //! It sleeps without a timeout while nobody is between two steps and no buffer is being closed.
 //!
 //! I1  Callers and guests are bounded in number; a caller has a bounded time.
@@ -139,14 +141,12 @@ impl Server {
             PollFd::from_borrowed_fd(self.listener.as_fd(), on_listener),
         ];
         let callers = rounds.callers.iter().map(|caller| (&caller.socket, PollFlags::IN));
-        let gone = guests.iter().flat_map(|guest| {
-            // The end of one that hung up with a hold on is that of its process.
-            let hung_up = guest.has_hung_up();
-            let socket = (!hung_up).then_some((&guest.socket, PollFlags::empty()));
-            socket.into_iter().chain([(&guest.process, PollFlags::IN)])
-        });
-        let rest = callers.chain(gone).map(|(fd, on)| PollFd::from_borrowed_fd(fd.as_fd(), on));
-        asked.extend(rest);
+        let processes = guests.iter().map(|guest| (&guest.process, PollFlags::IN));
+        // The end of one that hung up with a hold on is that of its process.
+        let here: Vec<_> = guests.iter().filter(|guest| !guest.has_hung_up()).collect();
+        let sockets = here.iter().map(|guest| (&guest.socket, PollFlags::IN));
+        let rest = callers.chain(processes).chain(sockets);
+        asked.extend(rest.map(|(fd, on)| PollFd::from_borrowed_fd(fd.as_fd(), on)));
         let limit = timeout.and_then(|limit| Timespec::try_from(limit).ok());
         if rustix::event::poll(&mut asked, limit.as_ref()).is_err() {
             return;
@@ -156,6 +156,12 @@ impl Server {
             let _ = rustix::io::read(&self.bell, &mut count);
         }
         let knocked = !asked[1].revents().is_empty();
+        let sockets = &asked[asked.len() - here.len()..];
+        for (guest, _) in
+            here.iter().zip(sockets).filter(|(_, s)| s.revents().intersects(PollFlags::IN))
+        {
+            guest.hear(|buffer| self.offering.find(buffer));
+        }
         drop(asked);
         self.offering.remove_guests(Guest::is_gone);
         self.hear(rounds);
@@ -218,6 +224,9 @@ impl fmt::Debug for Server {
         write!(f, "Server({:?})", self.offering)
     }
 }
+
+#[cfg(test)]
+pub(crate) use self::guest::guest_of;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! ```text
 //!   guard table (the owner writes, every initiator reads)   holds (one page for each initiator)
 //!     header  magic, size, incarnation, open                  header  magic
-//!     slot 0  generation | open, write, read                  hold 0  generation | slot + 1
+//!     slot 0  generation | lent, open, write, read            hold 0  generation | slot + 1
 //!     slot 1  …                                               …       0 = free
 //!
 //!   initiator:  hold = slot ── fence ── slot open? ── copy ── still the same? ── hold = 0
@@ -41,6 +41,7 @@ const HEADER: usize = 8;
 const SIZE_WORD: usize = 1;
 const INCARNATION_WORDS: [usize; 2] = [2, 3];
 const OPEN_WORD: usize = 4;
+const PRIVATE_WORD: usize = 5;
 /// Bytes of the guard table: slots of eight bytes, and a page for the header.
 const TABLE_BYTES: usize = (SLOTS as usize) * 8 + 4096;
 const HOLDS_BYTES: usize = 4096;
@@ -53,14 +54,17 @@ impl SlotWord {
     const READ: u64 = 1;
     const WRITE: u64 = 2;
     const OPEN: u64 = 4;
+    /// Its memory can be mapped; see `map.rs`.
+    const LENT: u64 = 8;
 
-    fn open(generation: u32, remote: RemoteAccess) -> Self {
+    fn open(generation: u32, remote: RemoteAccess, lent: bool) -> Self {
         let rights = match remote {
             RemoteAccess::None => 0,
             RemoteAccess::Read => Self::READ,
             RemoteAccess::ReadWrite => Self::READ | Self::WRITE,
         };
-        Self((u64::from(generation) << 32) | Self::OPEN | rights)
+        let lent = if lent { Self::LENT } else { 0 };
+        Self((u64::from(generation) << 32) | lent | Self::OPEN | rights)
     }
 
     fn closed(generation: u32) -> Self {
@@ -127,13 +131,20 @@ impl GuardTable {
         &self.fd
     }
 
-    /// Offers a buffer. Says whether its slot has a place in the table.
-    pub(crate) fn open(&self, buffer: BufferId, remote: RemoteAccess) -> bool {
+    /// Offers a buffer, to be mapped as well where it is `lent`. Says whether its slot has a place
+    /// in the table.
+    pub(crate) fn open(&self, buffer: BufferId, remote: RemoteAccess, lent: bool) -> bool {
         let has_place = buffer.slot() < SLOTS;
         if has_place {
-            self.set(slot_index(buffer.slot()), SlotWord::open(buffer.generation(), remote).0);
+            let word = SlotWord::open(buffer.generation(), remote, lent);
+            self.set(slot_index(buffer.slot()), word.0);
         }
         has_place
+    }
+
+    /// Says how many buffers are offered that cannot be mapped.
+    pub(crate) fn set_private(&self, n: usize) {
+        self.set(PRIVATE_WORD, n as u64);
     }
 
     /// Takes a buffer back: whoever looks at its slot from now on may not begin to touch it.
@@ -180,10 +191,26 @@ impl PeerTable {
         self.slot(buffer)?.check(buffer.generation, access)
     }
 
+    /// Whether the buffer is offered now, for whatever.
+    pub(crate) fn is_offered(&self, buffer: BufferHandle) -> bool {
+        let open = |word: SlotWord| word.is_of(buffer.generation) && word.0 & SlotWord::OPEN != 0;
+        self.slot(buffer).is_ok_and(open)
+    }
+
     /// Whether a slot is still that of the buffer: what was copied under a hold is good then, also
     /// where the owner began to close it meanwhile.
     pub(crate) fn is_same(&self, buffer: BufferHandle) -> bool {
         self.slot(buffer).is_ok_and(|word| word.is_of(buffer.generation))
+    }
+
+    /// Whether the buffer's memory can be mapped.
+    pub(crate) fn is_lent(&self, buffer: BufferHandle) -> bool {
+        self.slot(buffer).is_ok_and(|word| word.0 & SlotWord::LENT != 0)
+    }
+
+    /// Whether every buffer that the peer offers can be mapped.
+    pub(crate) fn lends_all(&self) -> bool {
+        self.word(PRIVATE_WORD) == 0
     }
 
     fn slot(&self, buffer: BufferHandle) -> Result<SlotWord, Denial> {

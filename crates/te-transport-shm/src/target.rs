@@ -20,6 +20,13 @@ pub(crate) trait Target: Send + Sync + 'static {
     /// Looks again, then takes the guards away. After an error what was copied is in doubt.
     fn leave(&self, held: &mut Vec<BufferHandle>) -> Result<(), SliceFault>;
 
+    /// Whether something was kept for the peer that [`Target::tidy`] has to look after from time to
+    /// time. Says so once, and again after that found nothing left.
+    fn wants_tidying(&self) -> bool;
+
+    /// Lets go of what is not needed any more. Whether something is left to be looked after.
+    fn tidy(&self) -> bool;
+
     /// The peer cannot be used any more, and why.
     fn on_lost(&self, fault: &SliceFault);
 }

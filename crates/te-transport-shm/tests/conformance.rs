@@ -65,18 +65,34 @@ impl Rig for LocalRig {
     }
 }
 
-#[derive(Debug)]
-struct ShmRig {
-    parallel: bool,
+/// How the bytes of the two engines may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    Any,
+    OneThread,
+    /// By the kernel alone.
+    Kernel,
+    /// By mapping alone.
+    Mapped,
 }
 
-impl Rig for ShmRig {
+impl Rig for Ways {
     fn name(&self) -> &str {
-        if self.parallel { "shm" } else { "shm, one thread" }
+        match self {
+            Self::Any => "shm",
+            Self::OneThread => "shm, one thread",
+            Self::Kernel => "shm, by the kernel",
+            Self::Mapped => "shm, mapped",
+        }
     }
 
     fn pair(&self, recorder: Arc<Recorder>) -> Pair {
-        let config = ShmConfig { parallel: self.parallel, ..ShmConfig::default() };
+        let config = ShmConfig {
+            parallel: *self != Self::OneThread,
+            kernel: *self != Self::Mapped,
+            mapped: *self != Self::Kernel,
+            ..ShmConfig::default()
+        };
         let start =
             |sink| Engine::start(ShmTransport::new(config.clone()), Incarnation::random(), sink);
         let (initiator, target) = (start(recorder), Arc::new(start(Recorder::new())));
@@ -88,8 +104,9 @@ impl Rig for ShmRig {
         BOUNDS
     }
 
-    fn lacks(&self, _ability: Ability) -> Option<&'static str> {
-        None
+    fn lacks(&self, ability: Ability) -> Option<&'static str> {
+        let mapped = *self == Self::Mapped && ability == Ability::VanishingMemory;
+        mapped.then_some("memory that can be mapped does not vanish")
     }
 }
 
@@ -108,10 +125,20 @@ fn local_passes_the_conformance_suite() {
 
 #[test]
 fn shm_passes_the_conformance_suite() {
-    run(&ShmRig { parallel: true });
+    run(&Ways::Any);
 }
 
 #[test]
 fn shm_passes_the_conformance_suite_with_one_thread() {
-    run(&ShmRig { parallel: false });
+    run(&Ways::OneThread);
+}
+
+#[test]
+fn shm_passes_the_conformance_suite_by_the_kernel_alone() {
+    run(&Ways::Kernel);
+}
+
+#[test]
+fn shm_passes_the_conformance_suite_by_mapping_alone() {
+    run(&Ways::Mapped);
 }

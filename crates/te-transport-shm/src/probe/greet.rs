@@ -27,6 +27,8 @@ pub(super) struct Greeted {
     pub(super) socket: OwnedFd,
     pub(super) table: PeerTable,
     pub(super) holds: Holds,
+    /// Whether the system lets us copy from and to its memory.
+    pub(super) kernel: bool,
 }
 
 /// Asks the socket, and reads the answer's proof in the memory of the process.
@@ -54,20 +56,26 @@ pub(super) fn greet(
         return Err(Obstacle::OtherProcess { what: "incarnation" });
     }
     let (table, holds) = (PeerTable::open(&table, to)?, Holds::open(&holds)?);
-    let mut found = [0; 32];
-    vm::read(pid, welcome.proof, &mut found).map_err(not_permitted)?;
     let mut expected = [0; 32];
     expected[..16].copy_from_slice(&challenge.to_le_bytes());
     expected[16..].copy_from_slice(&to.as_u128().to_le_bytes());
-    if found == expected { Ok(Greeted { socket, table, holds }) } else { Err(Obstacle::Unproven) }
+    let kernel = is_proven(pid, welcome.proof, &expected)?;
+    Ok(Greeted { socket, table, holds, kernel })
 }
 
-fn not_permitted(error: io::Error) -> Obstacle {
-    match error.raw_os_error() {
-        Some(libc::ESRCH) => Obstacle::gone(error),
-        // The address that the peer named is not in the process that we read.
-        Some(libc::EFAULT) => Obstacle::Unproven,
-        _ => Obstacle::NotPermitted { cause: error.into() },
+/// Looks for the proof in the memory of the process. `Ok(false)` where the system does not permit
+/// that: all that we use of the peer then comes through its socket.
+fn is_proven(pid: Pid, at: u64, expected: &[u8; 32]) -> Result<bool, Obstacle> {
+    let mut found = [0; 32];
+    match vm::read(pid, at, &mut found) {
+        Ok(()) if found == *expected => Ok(true),
+        Ok(()) => Err(Obstacle::Unproven),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ESRCH) => Err(Obstacle::gone(error)),
+            // The address that the peer named is not in the process that we read.
+            Some(libc::EFAULT) => Err(Obstacle::Unproven),
+            _ => Ok(false),
+        },
     }
 }
 

@@ -57,13 +57,9 @@ pub enum Obstacle {
     /// The memory that it passed cannot be trusted.
     #[error("the peer's guard table cannot be used")]
     Memory(#[source] Arc<SealError>),
-    /// The system does not let us touch its memory.
-    #[error("the system does not permit copies from and to the peer's process")]
-    NotPermitted {
-        /// What it said.
-        #[source]
-        cause: Arc<io::Error>,
-    },
+    /// The system, or our settings, do not let us touch its memory, and not all of it can be mapped.
+    #[error("copies from and to the peer's process are not permitted, nor can all be mapped")]
+    NotPermitted,
     /// What we sent to the socket did not appear in the memory of the process.
     #[error("the process behind the peer's socket is not the one of its process id")]
     Unproven,

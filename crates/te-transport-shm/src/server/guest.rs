@@ -3,15 +3,19 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown};
 use rustix::process::{Pid, PidfdFlags};
-use te_metadata::Incarnation;
+use te_metadata::{BufferHandle, Incarnation};
+use te_segment::LocalBuffer;
 
 use crate::fd;
+use crate::map::{Ask, Reply};
 use crate::table::Holds;
 use crate::wire::{Code, Hello, Welcome};
 
@@ -68,10 +72,9 @@ impl Caller {
 
     pub(super) fn listen(&self) -> Said {
         let mut bytes = [0; Hello::LEN + 1];
-        let flags = rustix::net::RecvFlags::DONTWAIT;
-        match rustix::net::recv(&self.socket, &mut bytes, flags) {
+        match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((n, _)) => Hello::decode(&bytes[..n]).map_or(Said::Nonsense, Said::Hello),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Said::Nothing,
+            Err(Errno::AGAIN | Errno::INTR) => Said::Nothing,
             Err(_) => Said::Nonsense,
         }
     }
@@ -112,13 +115,31 @@ impl Guest {
         Ok(())
     }
 
+    /// Takes one question about a buffer, and answers it. Whoever says anything else is hung up on.
+    pub(super) fn hear(&self, find: impl FnOnce(BufferHandle) -> Option<Arc<LocalBuffer>>) {
+        let mut bytes = [0; Ask::LEN + 1];
+        let ask = match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((n, _)) => Ask::decode(&bytes[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => None,
+        };
+        let Some(ask) = ask else {
+            // It may have left by itself.
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+            return;
+        };
+        if let Err(error) = Reply::new(ask, find(ask.buffer).as_deref()).send(&self.socket) {
+            tracing::debug!(%error, "a question about a buffer got no answer");
+        }
+    }
+
     /// Whether its process has ended. Nothing that it did goes on then.
     pub(crate) fn is_dead(&self) -> bool {
         is_set(&self.process, PollFlags::IN)
     }
 
     /// Whether nothing of it counts any more: it is dead, or it hung up and holds nothing.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.is_dead() || (self.has_hung_up() && self.holds.is_idle())
     }
 
@@ -132,5 +153,20 @@ impl Guest {
 fn is_set(fd: &OwnedFd, events: PollFlags) -> bool {
     let mut asked = [PollFd::from_borrowed_fd(fd.as_fd(), events)];
     let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(rustix::event::poll(&mut asked, Some(&none)), Ok(0) | Err(rustix::io::Errno::INTR))
+    !matches!(rustix::event::poll(&mut asked, Some(&none)), Ok(0) | Err(Errno::INTR))
+}
+
+/// A guest of any process, its page, and the other end of its socket.
+#[cfg(test)]
+pub(crate) fn guest_of(pid: Pid, own: Incarnation) -> (Guest, OwnedFd, OwnedFd) {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let kind = rustix::net::SocketType::SEQPACKET;
+    let family = rustix::net::AddressFamily::UNIX;
+    let (socket, other) = rustix::net::socketpair(family, kind, flags, None).unwrap();
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    let caller = Caller { socket, process, until: Instant::now() };
+    let hello = Hello { to: own, from: own, challenge: 1 };
+    let (guest, fd) = caller.admit(&hello, own).unwrap();
+    (guest, fd, other)
 }
