@@ -1,4 +1,5 @@
 //! Engines without an engine: a transport, a segment, and what would be published of them.
+#![allow(unreachable_pub, reason = "a module of each test, not of a crate")]
 
 use std::sync::Arc;
 
