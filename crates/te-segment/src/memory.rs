@@ -15,7 +15,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub(crate) use self::mapping::{Mapping, Source, page_size, shared_cache};
+pub(crate) use self::mapping::{Mapping, Source, page_size};
 pub(crate) use self::shared::sealed_file;
 pub use self::shared::{MapError, SharedMemory};
 use crate::alloc::AlignedBuffer;

@@ -68,16 +68,17 @@ impl Copier {
 
     /// Copies one piece between memory that this process can reach.
     fn within(&mut self, job: &mut Job) {
-        let there = match job.way() {
-            Way::Within(guard) => guard.range().clone(),
-            Way::Mapped(range) => range.clone(),
+        let way = job.take_way();
+        let there = match &way {
+            Way::Within(guard) => guard.range(),
+            Way::Mapped(range) => range,
             _ => return,
         };
         let checked = job.slice().checked;
         let Some(here) = job.piece_range() else { return };
         let (from, to) = match job.op() {
-            Opcode::Read => (&there, &here),
-            Opcode::Write => (&here, &there),
+            Opcode::Read => (there, &here),
+            Opcode::Write => (&here, there),
         };
         let caching = self.caches.caching(to.address(), to.len());
         let copied = from.copy_to(to, caching);

@@ -97,6 +97,11 @@ impl Job {
         &self.way
     }
 
+    /// Takes the way out; the piece stays in hand until the next way is set.
+    pub(crate) fn take_way(&mut self) -> Way {
+        std::mem::take(&mut self.way)
+    }
+
     pub(crate) fn set_way(&mut self, way: Way) {
         if !matches!(way, Way::Kernel | Way::Within(_) | Way::Mapped(_)) {
             self.part = 0;

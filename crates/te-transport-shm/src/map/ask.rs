@@ -180,7 +180,7 @@ impl Borrower {
         if !self.open.is_empty() {
             self.hear(socket);
         }
-        if matches!(self.windows.find(buffer), Found::Unknown) {
+        if !self.windows.knows(buffer) {
             self.ask(socket, buffer);
         }
         self.windows.find(buffer)
