@@ -52,6 +52,8 @@ fn run(cli: &Cli) -> Result<(), CliError> {
         Verb::MetadataServer(args) => verbs::metadata_server::run(&cli.common, args),
         Verb::Config(args) => verbs::config::run(&cli.common, args),
         Verb::Topo(args) => verbs::topo::run(&cli.common, args),
+        Verb::Bench(args) => verbs::bench::run(&cli.common, args),
+        Verb::BenchTarget(args) => verbs::bench::run_target(&cli.common, args),
         Verb::Demo(args) => demo::run(&cli.common, args),
         Verb::DemoTarget(args) => demo::target::run(&cli.common, args),
         Verb::Completions { shell } => verbs::completions::run(*shell),

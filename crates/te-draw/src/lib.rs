@@ -7,6 +7,7 @@
 //! end of plotters; layout is ours, because texts must neither overlap nor be cut.
 
 mod board;
+mod chart;
 mod dot;
 mod heat;
 mod ink;
@@ -20,6 +21,7 @@ mod subject;
 mod tree;
 mod words;
 
+pub use chart::{Axis, Chart, Panel, Series};
 pub use dot::dot;
 pub use page::html;
 pub use picture::svg;

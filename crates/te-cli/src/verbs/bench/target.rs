@@ -1,0 +1,70 @@
+//! The target's memory, and `te bench-target`, which exposes it until standard input ends.
+
+use std::io::{self, Read};
+
+use serde_json::json;
+use te_engine::{AlignedBuffer, Region, RegionError, RegisterOptions, TransferEngine};
+
+use super::args::BenchTarget;
+use super::verify;
+use crate::args::Common;
+use crate::error::{CliError, Failure, chain, system_text};
+use crate::output;
+use crate::session;
+
+/// What kind of memory is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// From the engine's allocator, not private memory as a program's own.
+    pub(super) is_engines: bool,
+}
+
+impl Memory {
+    pub(super) fn word(self) -> &'static str {
+        if self.is_engines { "engine" } else { "private" }
+    }
+}
+
+pub(crate) fn run(common: &Common, args: &BenchTarget) -> Result<(), CliError> {
+    let engine = session::server(common, "127.0.0.1", None)?;
+    let memory = Memory { is_engines: args.engine_memory };
+    let region = expose(&engine, memory, args.size)?;
+    output::json(&json!({
+        "segment": engine.local_name().as_str(),
+        "address": region.address(),
+    }))?;
+    let ended = io::stdin().read_to_end(&mut Vec::new());
+    ended.map_err(|cause| CliError::new(Failure::Other, "bench-target", system_text(&cause)))?;
+    session::close(&engine);
+    Ok(())
+}
+
+/// Registers memory whose pages are all there.
+pub(super) fn expose(
+    engine: &TransferEngine,
+    memory: Memory,
+    size: u64,
+) -> Result<Region, CliError> {
+    let region = allocate(engine, memory, size)?;
+    verify::fill(&region, SEED, size)?;
+    engine
+        .register(&region, RegisterOptions::default())
+        .map_err(|error| CliError::new(Failure::Local, "cannot register memory", chain(&error)))?;
+    Ok(region)
+}
+
+pub(super) fn allocate(
+    engine: &TransferEngine,
+    memory: Memory,
+    size: u64,
+) -> Result<Region, CliError> {
+    let made = if memory.is_engines { engine.allocate(size) } else { private(size) };
+    made.map_err(|error| CliError::memory(size, &error))
+}
+
+fn private(size: u64) -> Result<Region, RegionError> {
+    AlignedBuffer::zeroed(usize::try_from(size).unwrap_or(usize::MAX)).map(Region::from)
+}
+
+/// What the target's memory holds until somebody writes it.
+const SEED: u64 = 0;
