@@ -36,6 +36,8 @@ pub struct Panel {
 pub struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
+    /// Numbers of its colour and its mark; none: by its place among the others.
+    pub(crate) look: Option<(usize, usize)>,
 }
 
 impl Chart {
@@ -76,7 +78,14 @@ impl Series {
     /// Points in any order.
     pub fn new(name: impl Into<String>, mut points: Vec<(f64, f64)>) -> Self {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Self { name: name.into(), points }
+        Self { name: name.into(), points, look: None }
+    }
+
+    /// Gives it the colour of series number `colour` and the mark of number `mark`: series that
+    /// belong together have one colour.
+    pub fn with_look(mut self, colour: usize, mark: usize) -> Self {
+        self.look = Some((colour, mark));
+        self
     }
 }
 

@@ -103,18 +103,20 @@ fn draw(backend: &mut SVGBackend<'_>, item: &Item) {
 }
 
 fn draw_mark(backend: &mut SVGBackend<'_>, (x, y): (i32, i32), mark: Mark, ink: Ink) {
-    let (from, to) = ((x - 4, y - 4), (x + 4, y + 4));
     // As above, nothing of this can fail.
     let _ = match mark {
         Mark::Dot => backend.draw_circle((x, y), 4, &colour(ink), true),
-        Mark::Square => backend.draw_rect(from, to, &colour(ink), true),
+        Mark::Diamond => {
+            backend.fill_polygon([(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)], &colour(ink))
+        }
         Mark::Ring => {
             let _ = backend.draw_circle((x, y), 4, &colour(Ink::Paper), true);
             backend.draw_circle((x, y), 4, &thick(ink), false)
         }
-        Mark::Box => {
-            let _ = backend.draw_rect(from, to, &colour(Ink::Paper), true);
-            backend.draw_rect(from, to, &thick(ink), false)
+        Mark::Triangle => {
+            let corners = [(x, y - 6), (x + 6, y + 4), (x - 6, y + 4)];
+            let _ = backend.fill_polygon(corners, &colour(Ink::Paper));
+            backend.draw_path(corners.into_iter().chain([corners[0]]), &thick(ink))
         }
     };
 }

@@ -66,9 +66,13 @@ pub(crate) enum Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Dot,
-    Square,
+    Diamond,
     Ring,
-    Box,
+    Triangle,
+}
+
+impl Mark {
+    pub(crate) const ALL: [Self; 4] = [Self::Dot, Self::Diamond, Self::Ring, Self::Triangle];
 }
 
 /// A part of a picture that tells more when it is pointed at.

@@ -39,11 +39,12 @@ const ACTION: &str = "bench with";
 pub(crate) fn run(common: &Common, args: &Bench) -> Result<(), CliError> {
     args.check()?;
     let settings = settings::all(args)?;
+    let config = settings::config(common, &settings)?;
     let child = match &args.segment {
         None if !args.is_local() => Some(Child::start(common, args, &settings)?),
         _ => None,
     };
-    let engine = settings::engine(common, args, &settings)?;
+    let engine = settings::engine(common, args, config)?;
     let bench = Setup::new(args, &engine, child)?;
     if !common.json {
         output::text(&row::introduce(args, &bench))?;

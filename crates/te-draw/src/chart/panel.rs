@@ -41,8 +41,9 @@ impl Panel {
             let room = WIDTH - 34;
             let name = TICK.wrap(&series.name, room, 1).into_iter().next().unwrap_or_default();
             let mut chip = Scene::of_size(34 + TICK.width(&name), 18);
-            chip.curve(vec![(0, 9), (26, 9)], ink(at));
-            chip.mark((13, 9), shape(at), ink(at));
+            let (mark, ink) = look(at, series);
+            chip.curve(vec![(0, 9), (26, 9)], ink);
+            chip.mark((13, 9), mark, ink);
             chip.text((32, 9), &name, TICK, Ink::Text);
             chip
         };
@@ -62,9 +63,10 @@ impl Panel {
         };
         let placed: Vec<_> =
             series.points.iter().filter_map(|point| Some((*point, place(point)?))).collect();
-        scene.curve(placed.iter().map(|(_, place)| *place).collect(), ink(at));
+        let (mark, ink) = look(at, series);
+        scene.curve(placed.iter().map(|(_, place)| *place).collect(), ink);
         for ((x, y), place) in placed {
-            scene.mark(place, shape(at), ink(at));
+            scene.mark(place, mark, ink);
             let area = Area::new(place.0 - 8, place.1 - 8, 16, 16);
             let text = format!("{} at {}: {}", series.name, self.across.shown(x), self.up.shown(y));
             scene.spots.push(Spot { area, key: String::new(), lines: vec![text] });
@@ -95,14 +97,11 @@ fn grid(scene: &mut Scene, plot: Area, (across, up): (&Scale, &Scale)) {
     }
 }
 
-fn ink(at: usize) -> Ink {
-    Ink::SERIES[at % Ink::SERIES.len()]
-}
-
-/// After all colours were used once the shapes change, too.
-fn shape(at: usize) -> Mark {
-    let shapes = [Mark::Dot, Mark::Square, Mark::Ring, Mark::Box];
-    shapes[(at + at / Ink::SERIES.len()) % shapes.len()]
+/// After all colours were used once the marks change, too.
+fn look(at: usize, series: &Series) -> (Mark, Ink) {
+    let inks = Ink::SERIES;
+    let (colour, mark) = series.look.unwrap_or((at, at + at / inks.len()));
+    (Mark::ALL[mark % Mark::ALL.len()], inks[colour % inks.len()])
 }
 
 /// Whole pixels of a share of a length.

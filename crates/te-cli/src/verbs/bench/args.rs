@@ -15,9 +15,10 @@ pub(crate) struct Bench {
     pub(crate) segment: Option<String>,
 
     /// What is measured
-    #[arg(long, value_enum, default_value = "both", help_heading = "Work")]
+    #[arg(long, value_enum, value_name = "write|read|both", hide_possible_values = true)]
+    #[arg(default_value = "both", help_heading = "Work")]
     pub(crate) op: Direction,
-    /// Bytes of one request; several make a sweep
+    /// Bytes of one request; a list is a sweep
     #[arg(long, value_name = "LENGTH,...", value_delimiter = ',', value_parser = parse_block)]
     #[arg(default_value = "4K,64K,1M,16M", help_heading = "Work")]
     pub(crate) block: Vec<u64>,
@@ -37,6 +38,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "0.2")]
     #[arg(help_heading = "Work")]
     pub(crate) warm_up: Duration,
+    /// Rest so long between batches, so that both sides fall asleep
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Work")]
+    pub(crate) pause: Option<Duration>,
     /// Before, check the bytes of both directions in a pass of its own
     #[arg(long, help_heading = "Work")]
     pub(crate) verify: bool,
@@ -51,8 +55,9 @@ pub(crate) struct Bench {
     #[arg(long, help_heading = "Memory")]
     pub(crate) engine_memory: bool,
 
-    /// Move bytes this way only; local is within one process
-    #[arg(long, value_enum, default_value = "auto", help_heading = "Ways")]
+    /// Only this way: auto, tcp, shm, local (one process)
+    #[arg(long, value_enum, value_name = "WAY", hide_possible_values = true)]
+    #[arg(default_value = "auto", help_heading = "Ways")]
     pub(crate) transport: Way,
     /// Sum the bytes at the source and compare at the destination
     #[arg(long, help_heading = "Ways")]
@@ -199,11 +204,12 @@ Examples:
   te bench --json | jq .gigabytes_per_second
   te bench --plot bench.svg
 
-A block counts once its bytes are in place at the receiving side. Latency is that of a whole batch,
-from before it is submitted until it is final. GB are 10^9 bytes. CPU is user and system time of all
-threads while bytes moved; that of a target which is not ours is not known.
-Rows of a machine that others use meanwhile, or whose cores move apart, differ by more than a
-factor of two: compare only rows that were measured in turns.";
+A block counts once its bytes are in place at the receiving side. Latency is that of a whole
+batch, from before it is submitted until it is final. GB are 10^9 bytes. CPU is user and system
+time of all threads while bytes moved; that of a target which is not ours is not known.
+
+Where others use the machine, or its cores are moved, figures differ by more than a factor of
+two: compare rows that were measured in turns.";
 
 #[cfg(test)]
 mod tests {

@@ -87,6 +87,9 @@ impl Setup<'_> {
         let mut batches = 0;
         let watch = Watch::start();
         for requests in places.iter().cycle() {
+            if let Some(pause) = self.args.pause {
+                Watch::start().rest(pause);
+            }
             let batch = Watch::start();
             self.batch(requests)?;
             let nanoseconds = u64::try_from(batch.elapsed().as_nanos()).unwrap_or(u64::MAX);

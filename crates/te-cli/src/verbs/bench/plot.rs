@@ -18,12 +18,13 @@ fn chart(args: &Bench, rows: &[Row]) -> Chart {
     let line = |op: Operation, name: &str, value: &dyn Fn(&Row) -> f64| {
         let own = rows.iter().filter(|row| row.cell.op == op);
         let points = own.map(|row| (float(row.cell.block), value(row))).collect();
-        Series::new(format!("{}{name}", op.word()), points)
+        let mark = usize::from(name == P99) * 2;
+        Series::new(format!("{}{name}", op.word()), points).with_look(colour(op), mark + colour(op))
     };
     let ops = args.op.both();
-    let rates = ops.iter().map(|op| line(*op, "", &|row| row.rate()));
+    let rates = ops.iter().map(|op| line(*op, "", &Row::rate));
     let times = ops.iter().flat_map(|op| {
-        [line(*op, " p50", &|row| row.quantile(0.5)), line(*op, " p99", &|row| row.quantile(0.99))]
+        [line(*op, " p50", &|row| row.quantile(0.5)), line(*op, P99, &|row| row.quantile(0.99))]
     });
     let block = || Axis::bytes("block");
     let rate = Panel::new("Throughput", block(), Axis::log("GB/s"), rates.collect());
@@ -39,6 +40,12 @@ fn chart(args: &Bench, rows: &[Row]) -> Chart {
         args.memory().word()
     );
     Chart::new(title, note, vec![rate, time])
+}
+
+const P99: &str = " p99";
+
+fn colour(op: Operation) -> usize {
+    usize::from(op == Operation::Read)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "drawn at whole pixels")]

@@ -82,6 +82,7 @@ impl Row {
             "footprint": args.needs(self.cell.block),
             "checked": args.checked,
             "settings": args.set.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>(),
+            "pause_seconds": args.pause.map(|pause| pause.as_secs_f64()),
             "seed": args.seed,
             "verified": self.verified,
             "completion": "bytes in place",
@@ -135,6 +136,7 @@ fn conditions(args: &Bench) -> String {
         Some(length) => format!("turns over {} (cold)", units::length(length)),
         None => "the same place again and again (hot)".to_owned(),
     });
+    parts.extend(args.pause.map(|pause| format!("{} of rest between", units::shown_time(pause))));
     if args.checked {
         parts.push("bytes summed up and compared".to_owned());
     }

@@ -13,29 +13,39 @@ use crate::session;
 /// Variables by name, for both sides.
 pub(super) type Settings = BTreeMap<String, String>;
 
+/// The setting that chooses among the ways of moving bytes.
+const TRANSPORTS: &str = "engine.transports";
+
 /// Everything that the options ask for, by variable.
 pub(super) fn all(args: &Bench) -> Result<Settings, CliError> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    if args.transport != Way::Auto {
-        wanted.push(("engine.transports", args.transport.word()));
+    // Without a choice there is TCP only.
+    let only = args.transport == Way::Tcp && variable(TRANSPORTS).is_err();
+    if args.transport != Way::Auto && !only {
+        wanted.push((TRANSPORTS, args.transport.word()));
     }
     wanted.extend(args.set.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     wanted.into_iter().map(|(name, value)| Ok((variable(name)?, value.to_owned()))).collect()
+}
+
+/// The configuration of this side. A value that would not be taken is refused.
+pub(super) fn config(common: &Common, settings: &Settings) -> Result<EngineConfig, CliError> {
+    let environment = Overlay(settings);
+    let options = LoadOptions { file: common.config.clone(), environment: &environment };
+    let config = EngineConfig::load(&options).map_err(|error| CliError::config(&error))?;
+    let asked = config.warnings().iter().find(|warning| settings.contains_key(warning.variable()));
+    match asked {
+        Some(warning) => Err(CliError::new(Failure::Usage, "bench", warning)),
+        None => Ok(config),
+    }
 }
 
 /// The engine of this side.
 pub(super) fn engine(
     common: &Common,
     args: &Bench,
-    settings: &Settings,
+    config: EngineConfig,
 ) -> Result<TransferEngine, CliError> {
-    let environment = Overlay(settings);
-    let options = LoadOptions { file: common.config.clone(), environment: &environment };
-    let config = EngineConfig::load(&options).map_err(|error| CliError::config(&error))?;
-    let asked = config.warnings().iter().find(|warning| settings.contains_key(warning.variable()));
-    if let Some(warning) = asked {
-        return Err(CliError::new(Failure::Usage, "bench", warning));
-    }
     if args.is_local() {
         return session::server_with(common, config, "127.0.0.1");
     }
