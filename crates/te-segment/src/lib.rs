@@ -1,7 +1,7 @@
 //! Which bytes, cut how.
 //!
 //! Regions of registered memory, the local segment with its guards and generations, the cache of
-//! remote descriptors, and the cutting of requests into slices. Opens no socket, starts no thread,
+//! remote descriptors, the cutting of requests into slices, and the rails to a peer. Opens no socket, starts no thread,
 //! reads no clock: whatever depends on time takes `now` as an argument.
 //!
 //! ```
@@ -22,6 +22,7 @@ mod id;
 mod local;
 mod memory;
 mod plan;
+mod rail;
 mod range;
 mod remote;
 mod slice;
@@ -38,6 +39,7 @@ pub use local::{
 pub use memory::VanishingMemory;
 pub use memory::{MapError, Region, SharedMemory, Span};
 pub use plan::{Pieces, SlicePolicy};
+pub use rail::{RailIndex, RailPauses, RailSet, RailState};
 pub use range::{LocalRange, RemoteRange};
 pub use remote::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments};
 pub use slice::{Opcode, Slice, SliceToken};

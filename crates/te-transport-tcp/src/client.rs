@@ -28,10 +28,11 @@ use mio::{Events, Poll, Token};
 use slab::Slab;
 use te_metadata::Incarnation;
 use te_segment::{SegmentId, SliceToken};
-use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
+use te_transport::{
+    Completion, CompletionSink, Core, FaultClass, Phase, RemoteSide, SliceFault, Step, Threads,
+};
 
 use crate::config::TcpConfig;
-use crate::driver::Core;
 use crate::exchange::{Bounds, Fate};
 use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::keep::Throttle;
@@ -39,7 +40,6 @@ use crate::pool::Job;
 use crate::pump::{Scratch, scratch};
 use crate::resolver::Resolver;
 use crate::stats::Counters;
-use crate::threads::Threads;
 use crate::timers::Timers;
 
 use link::Link;
@@ -86,6 +86,8 @@ pub(crate) struct Client {
     completions: Vec<Completion>,
     room: Vec<SegmentId>,
     complaints: Throttle,
+    /// Whether anything happened in this step.
+    moved: bool,
     /// Slices that were ended with [`FaultClass::Closed`].
     closed: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -121,6 +123,7 @@ impl Client {
             completions: Vec::new(),
             room: Vec::new(),
             complaints: Throttle::new(),
+            moved: false,
             closed,
         };
         Ok((client, waker))
@@ -143,6 +146,7 @@ impl Client {
 
     fn take_commands(&mut self, now: Instant) {
         for command in self.parts.inbox.take() {
+            self.moved = true;
             match command {
                 Command::Submit(address, jobs) => self.on_submit(address, jobs),
                 Command::Unreachable(jobs) => {
@@ -285,7 +289,8 @@ impl Client {
 }
 
 impl Core for Client {
-    fn step(&mut self, now: Instant) -> u64 {
+    fn step(&mut self, now: Instant) -> Step {
+        self.moved = !self.events.is_empty() || !self.eager.is_empty();
         self.take_events();
         self.take_commands(now);
         self.take_timers(now);
@@ -293,7 +298,11 @@ impl Core for Client {
         while let Some(index) = self.stirred.pop_front() {
             self.run_pool(now, index);
         }
-        self.report(now)
+        Step { reported: self.report(now), moved: self.moved }
+    }
+
+    fn expects(&self) -> bool {
+        self.links.iter().any(|(_, link)| link.is_at_work())
     }
 
     fn is_eager(&self) -> bool {

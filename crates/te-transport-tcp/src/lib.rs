@@ -18,7 +18,6 @@
 mod client;
 mod config;
 mod connection;
-mod driver;
 mod exchange;
 mod frame;
 mod inbox;
@@ -30,7 +29,6 @@ mod pump;
 mod resolver;
 mod server;
 mod stats;
-mod threads;
 mod timers;
 mod transport;
 mod v3;

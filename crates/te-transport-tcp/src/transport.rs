@@ -11,20 +11,18 @@ use parking_lot::{Mutex, RwLock};
 use te_metadata::{BindError, HostPort, Incarnation, SegmentDescriptor, bind_listener};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
 use te_transport::{
-    Capabilities, CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
-    TransportRegisterError,
+    Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,
+    TransportContext, TransportRegisterError, Waker, is_in_step,
 };
 
 use crate::client::{Client, ClientParts};
 use crate::config::{TcpConfig, TcpConfigError};
 use crate::connection::Service;
-use crate::driver::{Driver, is_in_step};
 use crate::frame::Version;
 use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::pool::{Job, Place};
 use crate::server::{Revocations, Server};
 use crate::stats::{Counters, TcpStats};
-use crate::threads::Threads;
 
 /// The name in configuration, logs and descriptors.
 const NAME: &str = "tcp";
@@ -150,10 +148,11 @@ impl TcpTransport {
         let config = self.config.clone();
         let (server, server_waker) =
             Server::new(listener, service, Arc::clone(&revocations), config)?;
+        let (clock, spin) = (context.clock, self.config.spin);
         Ok(Started {
             inbox,
-            client: Driver::new(client, client_waker, Arc::clone(&context.clock)),
-            server: Driver::new(server, server_waker, context.clock),
+            client: Driver::new(client, waker(client_waker), Arc::clone(&clock), spin),
+            server: Driver::new(server, waker(server_waker), clock, spin),
             revocations,
             threads,
             data_port,
@@ -187,6 +186,12 @@ impl TcpTransport {
         }
         (jobs, used)
     }
+}
+
+/// Wakes a driver out of its poller.
+fn waker(poller: Arc<mio::Waker>) -> Waker {
+    // An eventfd that is full wakes as well, so there is no failure to handle.
+    Box::new(move || drop(poller.wake()))
 }
 
 /// The run of the peer's process that offers version 3, where one does and its buffers have

@@ -265,6 +265,9 @@ pub struct TcpSettings {
     pub protocol_version: u32,
     /// Requests in flight on one connection of version 3. Default 256.
     pub max_in_flight: u32,
+    /// How long whoever waits for the network looks for events before it sleeps, µs. Default 50: a
+    /// wake-up costs about that much. 0 uses the least processor time.
+    pub spin_us: u32,
     /// How long the end of requests whose connection was lost waits for the peer to say that it has
     /// let go of them. Default 1 s.
     #[serde(rename = "fence_timeout_ms", with = "millis")]
@@ -310,6 +313,7 @@ impl Default for TcpSettings {
             slice_size_bytes: 1 << 20,
             protocol_version: 3,
             max_in_flight: 256,
+            spin_us: 50,
             fence_timeout: Duration::from_secs(1),
             cancel_timeout: Duration::from_millis(500),
             status_timeout: Duration::from_secs(30),

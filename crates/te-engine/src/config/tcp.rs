@@ -1,5 +1,7 @@
 //! From the settings to what the TCP transport takes.
 
+use std::time::Duration;
+
 use te_transport_tcp::TcpConfig;
 
 use super::settings::TcpSettings;
@@ -20,6 +22,7 @@ impl TcpSettings {
             socket_buffer: Some(size(self.socket_buffer_bytes)).filter(|bytes| *bytes > 0),
             max_version: u8::try_from(self.protocol_version).unwrap_or(3),
             max_in_flight: self.max_in_flight,
+            spin: Duration::from_micros(u64::from(self.spin_us)),
             fence_timeout: self.fence_timeout,
             cancel_timeout: self.cancel_timeout,
             min_piece: self.min_piece_bytes,

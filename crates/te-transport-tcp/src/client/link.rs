@@ -57,6 +57,12 @@ impl Link {
         }
     }
 
+    /// Whether it is in use and stands.
+    pub(super) fn is_at_work(&self) -> bool {
+        let session = self.session.as_ref().is_some_and(|session| !session.is_idle());
+        !self.connecting && (self.exchange.is_some() || session)
+    }
+
     /// The connection stands.
     pub(super) fn on_connected(&mut self) {
         self.connecting = false;

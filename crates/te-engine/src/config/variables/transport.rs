@@ -1,8 +1,8 @@
 //! Rows of the sections `tcp`, `topology` and `log`.
 
 use super::{
-    Alias, BYTES, DAY_MILLIS, DAY_SECONDS, Kind, MANY_SECONDS, MILLIS, NUMBER, SECONDS, Variable,
-    integer, integer_or_zero, switch,
+    Alias, BYTES, DAY_MILLIS, DAY_SECONDS, Kind, MANY_SECONDS, MICROS, MILLIS, NUMBER, SECONDS,
+    Variable, integer, integer_or_zero, switch,
 };
 
 pub(super) const ROWS: &[Variable] = &[
@@ -54,6 +54,11 @@ pub(super) const ROWS: &[Variable] = &[
         "tcp.max_in_flight",
         integer(1, 65_535, NUMBER),
         "requests in flight on one connection of version 3",
+    ),
+    Variable::new(
+        "tcp.spin_us",
+        integer(0, 10_000, MICROS),
+        "how long whoever waits for the network looks for events before it sleeps; 0 saves processor time",
     ),
     Variable::new(
         "tcp.fence_timeout_ms",
