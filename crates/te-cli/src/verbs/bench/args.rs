@@ -54,11 +54,20 @@ pub(crate) struct Bench {
     /// Memory of the engine's allocator [default: private memory]
     #[arg(long, help_heading = "Memory")]
     pub(crate) engine_memory: bool,
+    /// Memory on huge pages, where the system has some at hand
+    #[arg(long, help_heading = "Memory")]
+    pub(crate) huge_pages: bool,
 
     /// Only this way: auto, tcp, shm, local (one process)
     #[arg(long, value_enum, value_name = "WAY", hide_possible_values = true)]
     #[arg(default_value = "auto", help_heading = "Ways")]
     pub(crate) transport: Way,
+    /// Fall asleep at once instead of looking for more for a while
+    #[arg(long, help_heading = "Ways")]
+    pub(crate) low_cpu: bool,
+    /// Look for more so long before falling asleep [default: as configured]
+    #[arg(long, value_name = "MICROSECONDS", conflicts_with = "low_cpu", help_heading = "Ways")]
+    pub(crate) spin: Option<u32>,
     /// Sum the bytes at the source and compare at the destination
     #[arg(long, help_heading = "Ways")]
     pub(crate) checked: bool,
@@ -77,6 +86,8 @@ pub(crate) struct BenchTarget {
     pub(crate) size: u64,
     #[arg(long)]
     pub(crate) engine_memory: bool,
+    #[arg(long)]
+    pub(crate) huge_pages: bool,
 }
 
 /// Which directions are measured.
@@ -153,7 +164,7 @@ impl Bench {
     }
 
     pub(super) fn memory(&self) -> Memory {
-        Memory { is_engines: self.engine_memory }
+        Memory { is_engines: self.engine_memory, is_huge: self.huge_pages }
     }
 
     /// Bytes that one round of all threads moves.

@@ -30,6 +30,9 @@ impl Child {
         if args.engine_memory {
             command.arg("--engine-memory");
         }
+        if args.huge_pages {
+            command.arg("--huge-pages");
+        }
         if let Some(path) = &common.config {
             command.arg("--config").arg(path);
         }

@@ -79,8 +79,11 @@ impl Row {
             "transport": args.transport.word(),
             "target": args.segment,
             "memory": args.memory().word(),
+            "huge_pages": args.huge_pages,
             "footprint": args.needs(self.cell.block),
             "checked": args.checked,
+            "low_cpu": args.low_cpu,
+            "spin_us": args.spin,
             "settings": args.set.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>(),
             "pause_seconds": args.pause.map(|pause| pause.as_secs_f64()),
             "seed": args.seed,
@@ -132,11 +135,18 @@ fn conditions(args: &Bench) -> String {
         format!("transport {}", args.transport.word()),
         format!("{} memory", args.memory().word()),
     ];
+    if args.huge_pages {
+        parts.push("huge pages".to_owned());
+    }
     parts.push(match args.footprint {
         Some(length) => format!("turns over {} (cold)", units::length(length)),
         None => "the same place again and again (hot)".to_owned(),
     });
     parts.extend(args.pause.map(|pause| format!("{} of rest between", units::shown_time(pause))));
+    if args.low_cpu {
+        parts.push("low CPU".to_owned());
+    }
+    parts.extend(args.spin.map(|spin| format!("spinning {spin} µs")));
     if args.checked {
         parts.push("bytes summed up and compared".to_owned());
     }

@@ -19,6 +19,8 @@ const TRANSPORTS: &str = "engine.transports";
 /// Everything that the options ask for, by variable.
 pub(super) fn all(args: &Bench) -> Result<Settings, CliError> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
+    let spin = if args.low_cpu { Some(0) } else { args.spin }.map(|spin| spin.to_string());
+    wanted.extend(spin.iter().map(|spin| ("tcp.spin_us", spin.as_str())));
     // Without a choice there is TCP only.
     let only = args.transport == Way::Tcp && variable(TRANSPORTS).is_err();
     if args.transport != Way::Auto && !only {

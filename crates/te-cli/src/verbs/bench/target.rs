@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use serde_json::json;
-use te_engine::{AlignedBuffer, Region, RegionError, RegisterOptions, TransferEngine};
+use te_engine::{Allocation, Pages, Region, RegisterOptions, TransferEngine};
 
 use super::args::BenchTarget;
 use super::verify;
@@ -11,12 +11,15 @@ use crate::args::Common;
 use crate::error::{CliError, Failure, chain, system_text};
 use crate::output;
 use crate::session;
+use crate::units;
 
 /// What kind of memory is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// From the engine's allocator, not private memory as a program's own.
     pub(super) is_engines: bool,
+    /// On huge pages where there are some.
+    pub(super) is_huge: bool,
 }
 
 impl Memory {
@@ -27,7 +30,7 @@ impl Memory {
 
 pub(crate) fn run(common: &Common, args: &BenchTarget) -> Result<(), CliError> {
     let engine = session::server(common, "127.0.0.1", None)?;
-    let memory = Memory { is_engines: args.engine_memory };
+    let memory = Memory { is_engines: args.engine_memory, is_huge: args.huge_pages };
     let region = expose(&engine, memory, args.size)?;
     output::json(&json!({
         "segment": engine.local_name().as_str(),
@@ -58,12 +61,18 @@ pub(super) fn allocate(
     memory: Memory,
     size: u64,
 ) -> Result<Region, CliError> {
-    let made = if memory.is_engines { engine.allocate(size) } else { private(size) };
-    made.map_err(|error| CliError::memory(size, &error))
-}
-
-fn private(size: u64) -> Result<Region, RegionError> {
-    AlignedBuffer::zeroed(usize::try_from(size).unwrap_or(usize::MAX)).map(Region::from)
+    let length = usize::try_from(size).unwrap_or(usize::MAX);
+    let kind = Allocation::new(length);
+    let kind = if memory.is_huge { kind.pages(Pages::Transparent) } else { kind };
+    // Only together with this does shareable memory get huge pages.
+    let kind = if memory.is_engines { kind.shareable().populated() } else { kind };
+    engine.allocate_as(kind).map_err(|error| {
+        CliError::new(
+            Failure::Local,
+            format!("cannot allocate {}", units::length(size)),
+            chain(&error),
+        )
+    })
 }
 
 /// What the target's memory holds until somebody writes it.
