@@ -76,6 +76,15 @@ pub(crate) enum Verb {
     /// The second process of `te bench`
     #[command(hide = true)]
     BenchTarget(bench::BenchTarget),
+    /// What an engine costs that has many peers and nothing to do
+    #[command(hide = true)]
+    BenchIdle(bench::Idle),
+    /// The second process of `te bench-idle`
+    #[command(hide = true)]
+    BenchPeers(bench::Peers),
+    /// Draw a report of `cargo xtask bench`
+    #[command(hide = true)]
+    BenchPage(bench::Page),
     /// The second process of `te demo`
     #[command(hide = true)]
     DemoTarget(DemoTarget),

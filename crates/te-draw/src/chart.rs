@@ -25,7 +25,7 @@ pub struct Chart {
 /// Series over a pair of axes.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    pub(crate) title: String,
+    title: String,
     pub(crate) across: Axis,
     pub(crate) up: Axis,
     pub(crate) series: Vec<Series>,
@@ -71,6 +71,10 @@ impl Panel {
     /// `across` is the axis of the points' first numbers, `up` that of their second ones.
     pub fn new(title: impl Into<String>, across: Axis, up: Axis, series: Vec<Series>) -> Self {
         Self { title: title.into(), across, up, series }
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        &self.title
     }
 }
 

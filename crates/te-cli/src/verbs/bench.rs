@@ -11,7 +11,9 @@
 
 mod args;
 mod child;
+mod idle;
 mod lanes;
+mod page;
 mod plot;
 mod row;
 mod settings;
@@ -19,6 +21,8 @@ mod target;
 mod verify;
 
 pub(crate) use args::{Bench, BenchTarget, EXAMPLES};
+pub(crate) use idle::{Idle, Peers, run as run_idle, run_peers};
+pub(crate) use page::{Page, run as run_page};
 pub(crate) use target::run as run_target;
 
 use te_engine::{Region, TransferEngine};

@@ -13,6 +13,8 @@ enum Kind {
     Bytes,
     /// 1, 2 and 5 times powers of ten.
     Log,
+    /// Whole numbers, on a scale with equal steps.
+    Count,
 }
 
 impl Axis {
@@ -26,10 +28,16 @@ impl Axis {
         Self { label: label.into(), kind: Kind::Log }
     }
 
+    /// Whole numbers with equal steps between them, like rounds.
+    pub fn count(label: impl Into<String>) -> Self {
+        Self { label: label.into(), kind: Kind::Count }
+    }
+
     /// A figure as a person reads it.
     pub(crate) fn shown(&self, value: f64) -> String {
         match self.kind {
             Kind::Bytes => bytes(value),
+            Kind::Count => number(value),
             Kind::Log => format!("{} {}", number(value), self.label),
         }
     }
@@ -44,6 +52,7 @@ impl Axis {
         match self.kind {
             Kind::Bytes => of_powers(least, most, apart),
             Kind::Log => of_steps(least, most, apart),
+            Kind::Count => of_numbers(least, most, apart),
         }
     }
 }
@@ -53,13 +62,15 @@ impl Axis {
 pub(crate) struct Scale {
     from: f64,
     to: f64,
+    is_log: bool,
     pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl Scale {
     /// None where a value has no place.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
-        let at = (value.ln() - self.from) / (self.to - self.from);
+        let value_at = if self.is_log { value.ln() } else { value };
+        let at = (value_at - self.from) / (self.to - self.from);
         (value > 0.0 && at.is_finite()).then(|| at.clamp(0.0, 1.0))
     }
 }
@@ -81,7 +92,27 @@ fn of_powers(least: f64, most: f64, apart: f64) -> Scale {
     }
     // Room beside the outermost marks.
     let gap = (last - first) * 0.04;
-    Scale { from: (first - gap).exp2().ln(), to: (last + gap).exp2().ln(), ticks }
+    let (from, to) = ((first - gap).exp2().ln(), (last + gap).exp2().ln());
+    Scale { from, to, is_log: true, ticks }
+}
+
+fn of_numbers(least: f64, most: f64, apart: f64) -> Scale {
+    let (first, mut last) = (least.floor(), most.ceil());
+    if last <= first {
+        last = first + 1.0;
+    }
+    let mut step = 1.0;
+    while step / (last - first) < apart {
+        step *= 2.0;
+    }
+    let mut ticks = Vec::new();
+    let mut at = first;
+    while at <= last {
+        ticks.push((at, number(at)));
+        at += step;
+    }
+    let gap = (last - first) * 0.04;
+    Scale { from: first - gap, to: last + gap, is_log: false, ticks }
 }
 
 fn of_steps(least: f64, most: f64, apart: f64) -> Scale {
@@ -104,7 +135,7 @@ fn of_steps(least: f64, most: f64, apart: f64) -> Scale {
         power += 1.0;
     }
     let ticks = kept.into_iter().map(|step| (step, number(step))).collect();
-    Scale { from, to, ticks }
+    Scale { from, to, is_log: true, ticks }
 }
 
 /// Whether a step is 10 to a multiple of `power`.
@@ -182,6 +213,15 @@ mod tests {
         assert_eq!(texts(&axis, &[3.0], 0.1), ["2", "5"]);
         assert_eq!(texts(&axis, &[5.0], 0.1), ["2", "5", "10"]);
         assert_eq!(texts(&axis, &[], 0.1), ["1", "2", "5", "10"]);
+    }
+
+    #[test]
+    fn counts_have_equal_steps() {
+        let axis = Axis::count("round");
+        assert_eq!(texts(&axis, &[1.0, 4.0], 0.1), ["1", "2", "3", "4"]);
+        assert_eq!(texts(&axis, &[1.0, 9.0], 0.2), ["1", "3", "5", "7", "9"]);
+        let scale = axis.scale([1.0, 3.0].into_iter(), 0.1);
+        assert!((scale.place(2.0).unwrap() - 0.5).abs() < 1e-9);
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl Panel {
         let up = self.up.scale(points().map(|point| point.1), 0.06);
         let left = up.ticks.iter().map(|(_, text)| TICK.width(text)).max().unwrap_or(0) + 8;
         let mut scene = Scene::of_size(WIDTH, 0);
-        super::lines(&mut scene, &self.title, HEAD, Ink::Text, WIDTH);
+        super::lines(&mut scene, self.title(), HEAD, Ink::Text, WIDTH);
         let y = scene.h + 2;
         scene.put(0, y, heat::flow(self.legend(), WIDTH));
         let y = scene.h + 12;

@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     /// Fall asleep at once instead of looking for more for a while
     #[arg(long, help_heading = "Ways")]
     pub(crate) low_cpu: bool,
-    /// Look for more so long before falling asleep [default: as configured]
+    /// Look for more so long first [default: as configured]
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "low_cpu", help_heading = "Ways")]
     pub(crate) spin: Option<u32>,
     /// Sum the bytes at the source and compare at the destination
