@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::SegmentId;
 
+use crate::classic::{MAX_TRANSPORTS, Via, Vias};
 use crate::error::BatchError;
 use crate::id::BatchId;
 use crate::status::{BatchStatus, NotifyOutcome, TaskFault, TaskState, TransferStatus};
@@ -41,6 +42,10 @@ pub(crate) struct Inner {
     /// Nobody has its handle any more: it is freed when it is final.
     orphaned: bool,
     wakers: Vec<Waker>,
+    /// Slices with each transport.
+    on_way: [u32; MAX_TRANSPORTS],
+    /// When somebody last asked how an open batch is.
+    asked: Option<Instant>,
     /// The earliest deadline of an open task, or one that has passed since.
     deadline: Option<Instant>,
 }
@@ -60,6 +65,16 @@ impl Inner {
     /// The batch is to be looked at by then.
     pub(crate) fn look_again(&mut self, due: Option<Instant>) {
         self.deadline = self.deadline.into_iter().chain(due).min();
+    }
+
+    /// A slice went to a transport.
+    pub(crate) fn leave(&mut self, via: Via) {
+        self.on_way[via.place()] += 1;
+    }
+
+    /// A slice came back from a transport.
+    pub(crate) fn arrive(&mut self, via: Via) {
+        self.on_way[via.place()] -= 1;
     }
 
     /// Counts a task that has just become final.
@@ -170,6 +185,8 @@ impl Batch {
             freed: false,
             orphaned: false,
             wakers: Vec::new(),
+            on_way: [0; MAX_TRANSPORTS],
+            asked: None,
             deadline: None,
         };
         Self { id, capacity, inner: Mutex::new(inner), changed: Condvar::new() }
@@ -207,10 +224,33 @@ impl Batch {
         self.lock().open
     }
 
-    pub(crate) fn task_status(&self, index: usize) -> Result<TransferStatus, BatchError> {
+    /// State of a task, and the transport that it went to.
+    pub(crate) fn task_status(
+        &self,
+        index: usize,
+    ) -> Result<(TransferStatus, Option<Via>), BatchError> {
         let inner = self.lock();
         let unknown = BatchError::NoTask { batch: self.id, index, total: inner.tasks.len() };
-        inner.tasks.get(index).map(Task::status).ok_or(unknown)
+        inner.tasks.get(index).map(|task| (task.status(), task.via())).ok_or(unknown)
+    }
+
+    /// The transports that have slices of it, and how many slices that are.
+    pub(crate) fn on_way(&self) -> (Vias, u32) {
+        let inner = self.lock();
+        let busy = Via::all().filter(|via| inner.on_way[via.place()] > 0);
+        (busy.collect(), inner.on_way.iter().sum())
+    }
+
+    /// Somebody asks how it is, now. Says whether that was so a moment ago as well, and it is open:
+    /// whoever asks in a loop lets it make progress, and who asks now and then disturbs nothing.
+    pub(crate) fn is_polled(&self, now: Instant) -> bool {
+        const MOMENT: Duration = Duration::from_micros(100);
+        let mut inner = self.lock();
+        if inner.open == 0 {
+            return false;
+        }
+        let before = inner.asked.replace(now);
+        before.is_some_and(|at| now.saturating_duration_since(at) < MOMENT)
     }
 
     /// A notification has ended.

@@ -268,6 +268,17 @@ impl TransferEngine {
         self.shared.peers.current(id)
     }
 
+    /// The transport that requests to a segment are given to now, by name: the best one that both
+    /// sides have and that did not fail a moment ago. `None` where none reaches it, or it is not open.
+    pub fn transport_to(&self, id: SegmentId) -> Option<&'static str> {
+        self.path.choice(&self.segment(id)?)
+    }
+
+    /// The transports of this engine, in order of preference.
+    pub fn transports(&self) -> Vec<&'static str> {
+        self.path.names()
+    }
+
     /// Ends the use of a segment. Its descriptor stays cached, as with the peer (A20).
     pub fn close_segment(&self, _id: SegmentId) {}
 
@@ -316,20 +327,28 @@ impl TransferEngine {
         self.shared.batches.allocate(capacity)
     }
 
-    /// State of one task, by its position in the batch. O(1).
+    /// State of one task, by its position in the batch. O(1). Whoever asks again and again lets the
+    /// transport make progress, as [`TransferEngine::wait`] does.
     ///
     /// # Errors
     /// [`BatchError::Unknown`], [`BatchError::NoTask`].
     pub fn status(&self, batch: BatchId, index: usize) -> Result<TransferStatus, BatchError> {
-        self.find(batch)?.task_status(index)
+        let found = self.find(batch)?;
+        self.path.poll(&found);
+        let (mut status, via) = found.task_status(index)?;
+        status.transport = via.map(|via| self.path.name_of(via));
+        Ok(status)
     }
 
-    /// State of a batch. O(1).
+    /// State of a batch. O(1). Whoever asks again and again lets the transport make progress, as
+    /// [`TransferEngine::wait`] does.
     ///
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn batch_status(&self, batch: BatchId) -> Result<BatchStatus, BatchError> {
-        Ok(self.find(batch)?.status())
+        let found = self.find(batch)?;
+        self.path.poll(&found);
+        Ok(found.status())
     }
 
     /// Waits until a batch is final. The calling thread may run the transport's step meanwhile.
@@ -353,7 +372,7 @@ impl TransferEngine {
                 let waited = now - begun;
                 return Err(WaitError::TimedOut { batch, waited, open, total: status.total });
             }
-            if self.path.drive(until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
+            if self.path.drive(&found, until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
                 found.wait(until - now);
             }
         }

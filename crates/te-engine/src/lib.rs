@@ -78,6 +78,7 @@ mod task;
 #[cfg(test)]
 mod testing_support;
 mod topology;
+mod transports;
 mod turnstile;
 mod watching;
 mod workers;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SliceToken};
 
 use crate::batch::Batch;
+use crate::classic::{Via, Vias};
 use crate::quarantine::Held;
 use crate::task::Piece;
 
@@ -20,6 +21,10 @@ pub(crate) struct Flight {
     pub(crate) task: usize,
     pub(crate) piece: Piece,
     pub(crate) peer: Arc<RemoteSegment>,
+    /// The transport that has it.
+    pub(crate) via: Via,
+    /// How many slices the peer had served when it left.
+    pub(crate) served: u64,
     /// When it went to the transport.
     pub(crate) since: Instant,
     /// Memory in quarantine that this slice keeps alive.
@@ -115,6 +120,12 @@ impl SliceTable {
         (tasks, flights().map(|flight| flight.since).filter(|since| *since > before).min())
     }
 
+    /// The transports that have slices.
+    pub(crate) fn vias(&self) -> Vias {
+        let table = self.slots.lock();
+        table.slots.iter().filter_map(|slot| Some(slot.flight.as_ref()?.via)).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         let table = self.slots.lock();
         table.slots.len() - table.free.len()
@@ -142,12 +153,21 @@ mod tests {
     use crate::TransferRequest;
     use crate::quarantine::Quarantine;
     use crate::task::Work;
-    use crate::testing_support::{a_batch, a_peer};
+    use crate::testing_support::{a_batch, a_peer, a_via};
 
     fn flight() -> Flight {
-        let piece = Piece { offset: 0, len: 1, attempt: 0 };
+        let piece = Piece::new(0, 1);
         let since = te_transport::Clock::now(&te_transport::SystemClock);
-        Flight { batch: a_batch(), task: 0, piece, peer: a_peer(1), since, held: None }
+        Flight {
+            batch: a_batch(),
+            task: 0,
+            piece,
+            peer: a_peer(1),
+            via: a_via(),
+            served: 0,
+            since,
+            held: None,
+        }
     }
 
     #[test]

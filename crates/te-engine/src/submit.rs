@@ -177,9 +177,9 @@ impl TransferEngine {
         let unknown = SubmitError::UnknownSegment { index, target };
         let peer = self.shared.peers.current(target).ok_or(unknown)?;
         if !self.path.reaches(&peer) {
-            let protocol = offer(&peer);
+            let (offers, ours) = (offers(&peer), self.path.names().join(", "));
             let peer = peer.name().as_str().into();
-            return Err(SubmitError::NoTransport { index, peer, protocol });
+            return Err(SubmitError::NoTransport { index, peer, offers, ours });
         }
         Ok(peer)
     }
@@ -221,13 +221,18 @@ impl TransferEngine {
     }
 }
 
-/// What a peer offers, for an error about it.
-fn offer(peer: &RemoteSegment) -> &'static str {
+/// What a peer offers, for an error about it. The text is not longer than what names need.
+fn offers(peer: &RemoteSegment) -> String {
+    const MOST: usize = 16;
     let descriptor = peer.descriptor();
-    match descriptor.protocol_name() {
+    let main = match descriptor.protocol_name() {
         "tcp" if descriptor.tcp.data_port.is_none() => "tcp without a data port",
         other => other,
-    }
+    };
+    let further = descriptor.te.iter().flat_map(|te| te.transports.keys());
+    let names = further.map(String::as_str).filter(|name| *name != main && name.len() <= 32);
+    let all: Vec<&str> = std::iter::once(main).chain(names.take(MOST)).collect();
+    all.join(", ")
 }
 
 fn limit(request: &TransferRequest, timeout: Duration) -> TransferRequest {

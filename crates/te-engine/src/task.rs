@@ -20,6 +20,7 @@ use te_segment::{
 };
 use te_transport::{Completion, RemoteSide, SliceFault};
 
+use crate::classic::Via;
 use crate::status::{TaskFault, TaskState, TransferStatus};
 
 /// One piece of a task: where it begins, how long it is, how often it was tried.
@@ -28,6 +29,24 @@ pub(crate) struct Piece {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) attempt: u16,
+    /// How often it went over to another transport.
+    pub(crate) detours: u8,
+    /// The transport that may still apply it, so that no other may be given it.
+    pub(crate) bound: Option<Via>,
+}
+
+impl Piece {
+    /// A piece that was never tried.
+    pub(crate) fn new(offset: u64, len: u64) -> Self {
+        Self { offset, len, attempt: 0, detours: 0, bound: None }
+    }
+
+    /// The first `max` bytes of it, and the rest where there is one.
+    pub(crate) fn split(self, max: u64) -> (Self, Option<Self>) {
+        let len = self.len.min(max.max(1));
+        let rest = Self { offset: self.offset + len, len: self.len - len, ..self };
+        (Self { len, ..self }, Some(rest).filter(|rest| rest.len > 0))
+    }
 }
 
 /// What lives only while a task is open.
@@ -65,6 +84,8 @@ pub(crate) struct Task {
     attempts: u16,
     fault: Option<Box<TaskFault>>,
     quarantined: bool,
+    /// The transport that the last piece went to.
+    via: Option<Via>,
 }
 
 /// What a transport needs of a piece.
@@ -112,7 +133,13 @@ impl Task {
             attempts: 0,
             fault: None,
             quarantined: false,
+            via: None,
         }
+    }
+
+    /// The transport that its last piece went to.
+    pub(crate) fn via(&self) -> Option<Via> {
+        self.via
     }
 
     pub(crate) fn state(&self) -> TaskState {
@@ -138,6 +165,7 @@ impl Task {
             bytes: self.bytes,
             remote: self.remote,
             quarantined: self.quarantined,
+            transport: None,
             fault: self.fault.as_deref().cloned(),
         }
     }
@@ -175,12 +203,14 @@ impl Task {
         }
     }
 
-    /// Takes the next piece that was never cut.
+    /// Takes the next piece that was never cut. Where another transport began, its pieces may be
+    /// longer than this one takes.
     pub(crate) fn cut(&mut self, policy: &SlicePolicy) -> Option<Piece> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
         let pieces = work.pieces.get_or_insert_with(|| policy.pieces(work.local.len()));
+        pieces.limit(policy.max_piece);
         let (offset, len) = pieces.next()?;
-        Some(Piece { offset, len, attempt: 0 })
+        Some(Piece::new(offset, len))
     }
 
     /// Whether every piece was cut once, or nothing more shall be.
@@ -192,12 +222,14 @@ impl Task {
     }
 
     /// A piece goes to a transport. Gives its ranges, or `None` where the task is ending.
-    pub(crate) fn launch(&mut self, piece: Piece) -> Option<Launch> {
+    pub(crate) fn launch(&mut self, piece: Piece, via: Via) -> Option<Launch> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
         let local = work.local.part(piece.offset, piece.len).ok()?;
         let remote = work.remote.part(piece.offset, piece.len).ok()?;
         work.in_flight += 1;
-        self.attempts = self.attempts.max(piece.attempt.saturating_add(1));
+        let tries = piece.attempt.saturating_add(u16::from(piece.detours)).saturating_add(1);
+        self.attempts = self.attempts.max(tries);
+        self.via = Some(via);
         Some(Launch { op: work.op, local, remote, checked: work.checked })
     }
 

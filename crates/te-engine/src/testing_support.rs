@@ -8,12 +8,18 @@ use te_metadata::{
 use te_segment::{RemoteSegment, SegmentId};
 
 use crate::batch::{Batch, BatchTable};
+use crate::classic::Via;
 
 /// An empty batch with room for 16 tasks.
 pub(crate) fn a_batch() -> Arc<Batch> {
     let table = BatchTable::default();
     let id = table.allocate(16).unwrap();
     table.find(id).unwrap()
+}
+
+/// The only transport of an engine.
+pub(crate) fn a_via() -> Via {
+    Via::all().next().unwrap()
 }
 
 /// A peer with one buffer of 1 MiB at 0x10000.

@@ -5,8 +5,11 @@
 //! cache avoids that and makes the next reader wait for memory. Which of them wins depends on
 //! whether the target was in a cache, so that is guessed from what was copied before.
 
+use std::fs;
+use std::sync::OnceLock;
+
 use crate::error::CopyError;
-use crate::memory::{copy_between, shared_cache};
+use crate::memory::copy_between;
 use crate::range::LocalRange;
 
 pub(crate) mod stream;
@@ -49,7 +52,7 @@ pub struct CacheGuess {
 impl CacheGuess {
     /// A guess for this machine's cache, which has seen nothing.
     pub fn new() -> Self {
-        Self::with_cache(shared_cache().unwrap_or(USUAL_CACHE) as u64)
+        Self::with_cache(shared_cache())
     }
 
     /// A guess for a cache of so many bytes.
@@ -87,6 +90,30 @@ fn slot_of(address: u64) -> usize {
     usize::try_from(hash).expect("as many bits as the table has")
 }
 
+/// Bytes of the largest cache that a core of this machine has, alone or with others. The C library
+/// counts those of a whole socket, of which one core reaches a part only.
+fn shared_cache() -> u64 {
+    static FOUND: OnceLock<u64> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let sizes = (0..MAX_CACHES).filter_map(|index| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+            bytes_of(&fs::read_to_string(path).ok()?)
+        });
+        sizes.max().unwrap_or(USUAL_CACHE)
+    })
+}
+
+/// A size as the kernel writes it: `32768K`.
+fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.strip_suffix(['K', 'M']) {
+        Some(digits) if text.ends_with('K') => (digits, 10),
+        Some(digits) => (digits, 20),
+        None => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_shl(shift).filter(|bytes| *bytes > 0)
+}
+
 /// Below this a copy never goes around the caches.
 ///
 /// Measured cold, around against plain (example `copies`; AMD EPYC, 32 MiB of shared cache): 64 KiB
@@ -99,7 +126,10 @@ const SMALLEST_BYPASS: u64 = 256 << 10;
 const TARGETS: usize = 512;
 
 /// Bytes of the shared cache where the system does not tell.
-const USUAL_CACHE: usize = 16 << 20;
+const USUAL_CACHE: u64 = 16 << 20;
+
+/// Caches of a core that are looked at.
+const MAX_CACHES: u32 = 8;
 
 #[cfg(test)]
 mod tests;

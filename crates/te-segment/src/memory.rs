@@ -15,7 +15,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub(crate) use self::mapping::{Mapping, Source, page_size, shared_cache};
+pub(crate) use self::mapping::{Mapping, Source, page_size};
 pub(crate) use self::shared::sealed_file;
 pub use self::shared::{MapError, SharedMemory};
 use crate::alloc::AlignedBuffer;
@@ -127,6 +127,12 @@ impl Region {
         }
         let Span { ptr, len } = self.span(offset, len);
         Ok(Self { inner: Arc::new(Inner { ptr, len, owner: self.inner.owner.clone() }) })
+    }
+
+    /// Whether the engine allocated it, or mapped it of a peer: then it cannot vanish, and is copied
+    /// without a system call.
+    pub fn is_engine_memory(&self) -> bool {
+        self.inner.owner.is_engine()
     }
 
     /// Whether two handles name the same memory.

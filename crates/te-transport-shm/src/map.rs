@@ -12,12 +12,16 @@
 //! I3  A region in use keeps its mapping, also where it is not kept here any more.
 //! I4  A file that was lent for several buffers is mapped once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use te_metadata::BufferHandle;
 use te_segment::{LocalBuffer, MapError, Region, RegionError, RemoteAccess};
+
+pub(crate) use self::ask::{Ask, Borrower, Reply};
+
+mod ask;
 
 /// What an owner lends for one of its buffers.
 #[derive(Debug)]
@@ -105,7 +109,8 @@ pub(crate) enum Found<'a> {
 #[derive(Debug)]
 pub(crate) struct Windows {
     limits: WindowLimits,
-    buffers: HashMap<BufferHandle, Kept>,
+    /// By slot and generation, which a peer may choose as it likes.
+    buffers: BTreeMap<(u32, u32), Kept>,
     files: HashMap<FileKey, Mapped>,
     bytes: u64,
     uses: u64,
@@ -137,13 +142,13 @@ struct FileKey {
 impl Windows {
     /// Nothing is mapped yet.
     pub(crate) fn new(limits: WindowLimits) -> Self {
-        Self { limits, buffers: HashMap::new(), files: HashMap::new(), bytes: 0, uses: 0 }
+        Self { limits, buffers: BTreeMap::new(), files: HashMap::new(), bytes: 0, uses: 0 }
     }
 
     /// What is known of a buffer.
     pub(crate) fn find(&mut self, buffer: BufferHandle) -> Found<'_> {
         self.uses += 1;
-        match self.buffers.get_mut(&buffer) {
+        match self.buffers.get_mut(&key_of(buffer)) {
             None => Found::Unknown,
             Some(kept) => {
                 kept.used = self.uses;
@@ -181,8 +186,14 @@ impl Windows {
 
     /// Forgets what is not wanted any more, such as buffers of generations that have ended.
     pub(crate) fn retain(&mut self, wanted: impl Fn(BufferHandle) -> bool) {
-        let gone: Vec<_> = self.buffers.keys().copied().filter(|buffer| !wanted(*buffer)).collect();
+        let known = self.buffers.keys().map(|key| handle_of(*key));
+        let gone: Vec<_> = known.filter(|buffer| !wanted(*buffer)).collect();
         gone.into_iter().for_each(|buffer| self.forget(buffer));
+    }
+
+    /// Whether something is known of a buffer.
+    pub(crate) fn knows(&self, buffer: BufferHandle) -> bool {
+        self.buffers.contains_key(&key_of(buffer))
     }
 
     /// Buffers that are known.
@@ -197,7 +208,7 @@ impl Windows {
             file.buffers += 1;
         }
         self.uses += 1;
-        self.buffers.insert(buffer, Kept { window, used: self.uses });
+        self.buffers.insert(key_of(buffer), Kept { window, used: self.uses });
         self.make_room(|windows| windows.buffers.len() <= windows.limits.buffers);
     }
 
@@ -238,7 +249,7 @@ impl Windows {
     fn make_room(&mut self, enough: impl Fn(&Self) -> bool) {
         while !enough(self) && !self.buffers.is_empty() {
             let mut all: Vec<_> =
-                self.buffers.iter().map(|(buffer, kept)| (kept.used, *buffer)).collect();
+                self.buffers.iter().map(|(key, kept)| (kept.used, handle_of(*key))).collect();
             all.sort_unstable_by_key(|(used, _)| *used);
             let n = all.len().div_ceil(8);
             all.into_iter().take(n).for_each(|(_, buffer)| self.forget(buffer));
@@ -246,7 +257,7 @@ impl Windows {
     }
 
     fn forget(&mut self, buffer: BufferHandle) {
-        let Some(Kept { window: Some((_, key)), .. }) = self.buffers.remove(&buffer) else {
+        let Some(Kept { window: Some((_, key)), .. }) = self.buffers.remove(&key_of(buffer)) else {
             return;
         };
         if let Some(file) = self.files.get_mut(&key) {
@@ -262,6 +273,14 @@ impl Windows {
             self.bytes -= gone.whole.len();
         }
     }
+}
+
+fn key_of(buffer: BufferHandle) -> (u32, u32) {
+    (buffer.slot, buffer.generation)
+}
+
+fn handle_of((slot, generation): (u32, u32)) -> BufferHandle {
+    BufferHandle { slot, generation }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn callers(len: u64) -> VanishingMemory {
     memory
 }
 
-fn bytes_of(region: &Region) -> Vec<u8> {
+fn content_of(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(region.len()).unwrap()];
     region.read_into(0, &mut bytes).unwrap();
     bytes
@@ -34,13 +34,13 @@ fn bytes_of(region: &Region) -> Vec<u8> {
 
 /// Copies inside a model and inside the regions, and compares all bytes of the target.
 fn check(from: &Region, to: &Region, (at, onto, len): (u64, u64, u64), caching: Caching) {
-    let source = bytes_of(from);
-    let mut expected = bytes_of(to);
+    let source = content_of(from);
+    let mut expected = content_of(to);
     let [first, onto_first, n] = [at, onto, len].map(|n| usize::try_from(n).unwrap());
     expected[onto_first..onto_first + n].copy_from_slice(&source[first..first + n]);
     let target = to.range(onto, len).unwrap();
     from.range(at, len).unwrap().copy_to(&target, caching).unwrap();
-    assert!(bytes_of(to) == expected, "{len} bytes from {at} to {onto}, {caching:?}");
+    assert!(content_of(to) == expected, "{len} bytes from {at} to {onto}, {caching:?}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn overlapping_ranges_are_moved() {
                 expected.copy_within(at..at + 50_000, onto);
                 let to = region.range(onto as u64, 50_000).unwrap();
                 region.range(at as u64, 50_000).unwrap().copy_to(&to, caching).unwrap();
-                assert!(bytes_of(&region) == expected, "{at} to {onto}, caller {caller}");
+                assert!(content_of(&region) == expected, "{at} to {onto}, caller {caller}");
             }
         }
     }
@@ -117,7 +117,7 @@ fn fault28_memory_that_vanished_is_an_error_on_either_side() {
         assert!(faults(gone.copy_to(&here.whole(), caching)));
         assert!(faults(gone.copy_to(&gone, caching)));
     }
-    assert_eq!(bytes_of(&here), pattern(8192));
+    assert_eq!(content_of(&here), pattern(8192));
 }
 
 proptest! {
@@ -159,6 +159,23 @@ proptest! {
             prop_assert_eq!(guess.caching(0x1000, block), expected);
         }
     }
+}
+
+#[test]
+fn sizes_of_caches_are_read_as_the_kernel_writes_them() {
+    let table = [
+        ("32768K\n", Some(32 << 20)),
+        ("1M", Some(1 << 20)),
+        ("4096", Some(4096)),
+        ("0K", None),
+        ("K", None),
+        ("", None),
+        ("-1K", None),
+    ];
+    for (text, bytes) in table {
+        assert_eq!(bytes_of(text), bytes, "{text:?}");
+    }
+    assert!(shared_cache() > 0);
 }
 
 #[test]

@@ -207,15 +207,5 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
 }
 
-/// Bytes of the largest cache that the cores share; `None` where the system does not say.
-pub(crate) fn shared_cache() -> Option<usize> {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: asks for a number that the processor fixes.
-    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL3_CACHE_SIZE) };
-    #[cfg(not(target_env = "gnu"))]
-    let bytes = 0;
-    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
-}
-
 /// The kernel's own limit on the numbers of NUMA nodes.
 const MAX_NODES: usize = 1024;

@@ -162,7 +162,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #[test]
     fn whatever_is_done_stays_within_the_bounds_and_counts_right(acts in acts()) {
-        let owners: Vec<_> = (1..=6).map(|n| shareable(n * 64 << 10)).collect();
+        let owners: Vec<_> = (1..=6).map(|n| shareable(n * (64 << 10))).collect();
         let mut windows = Windows::new(SMALL);
         for act in acts {
             match act {
