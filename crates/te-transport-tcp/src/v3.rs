@@ -15,6 +15,7 @@ mod inbound;
 mod intake;
 mod outbox;
 mod session;
+mod staging;
 mod sum;
 
 pub(crate) use hello::{Answer, AnswerCode, FEATURES, Hello, VERSION, is_hello};

@@ -32,7 +32,7 @@ use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::{Code, Frame, Status, Violation};
 use crate::v3::hello::{Answer, AnswerCode, FEATURE_DONE, HELLO_BYTES, Hello};
 use crate::v3::intake::{HEADS, Intake};
-use crate::v3::outbox::{Outbox, Piece, SMALL};
+use crate::v3::outbox::{HELD_FOR, Outbox, Piece, SMALL};
 use crate::v3::sum::Sum;
 
 /// Payload of a read up to this many bytes is copied: its status goes out in the same call then.
@@ -200,6 +200,9 @@ impl Inbound {
         let patience = match self.stage {
             Stage::Hello { .. } => self.service.header_timeout,
             Stage::Over => return None,
+            Stage::Open if !self.is_busy() => {
+                return self.out.is_roomy().then(|| self.since + HELD_FOR);
+            }
             _ if !self.is_busy() || sabotage::is_off("progress-deadline") => return None,
             _ => self.service.progress_timeout,
         };
@@ -210,6 +213,9 @@ impl Inbound {
     /// Ends what has taken too long.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.expire(now);
+        if !self.is_busy() && now >= self.since + HELD_FOR {
+            self.out.release();
+        }
         let patience = match self.stage {
             Stage::Hello { .. } => self.service.header_timeout,
             _ => self.service.progress_timeout,

@@ -17,11 +17,13 @@
 //!     at most 1 MiB of memory and one frame's.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use te_segment::{CopyError, LocalRange};
 
 use crate::io::{Outgoing, Part};
 use crate::v3::frame::{self, Frame, MAX_DATA};
+use crate::v3::staging::Staging;
 use crate::v3::sum::Sum;
 
 /// As much is written out before it is sent.
@@ -34,15 +36,19 @@ pub(crate) const SMALL: u64 = 16 << 10;
 const BLOCK: u64 = 128 << 10;
 /// Room that is kept while nothing waits: [`ENOUGH`], a [`BLOCK`] and the frames around it.
 const KEPT: usize = 200 << 10;
+/// Room that a connection without work may hold.
+const FEW: usize = 4 << 10;
+/// How long a connection without work holds more.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(1);
 /// What goes out in place of bytes that must not be touched any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    /// Bytes of `bytes` that are out.
-    gone: usize,
+    bytes: Staging,
+    /// Where a frame is written out before it joins the others.
+    frame: Vec<u8>,
     runs: VecDeque<Run>,
     /// Bytes of memory that the runs name.
     named: u64,
@@ -93,7 +99,17 @@ impl Outbox {
 
     /// Whether more may be put in.
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes.len() - self.gone < ENOUGH && self.named < MUCH
+        self.bytes.len() < ENOUGH && self.named < MUCH
+    }
+
+    /// Whether it holds room for more than a few frames.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.bytes.held() > FEW
+    }
+
+    /// Gives room back that was of use before.
+    pub(crate) fn release(&mut self) {
+        self.bytes.release();
     }
 
     /// Bytes put in since the connection began.
@@ -134,14 +150,15 @@ impl Outbox {
     }
 
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.append(bytes);
         self.count(bytes.len());
     }
 
     pub(crate) fn put(&mut self, frame: &Frame) {
-        let before = self.bytes.len();
-        frame::encode(frame, &mut self.bytes);
-        self.count(self.bytes.len() - before);
+        self.frame.clear();
+        frame::encode(frame, &mut self.frame);
+        self.bytes.append(&self.frame);
+        self.count(self.frame.len());
     }
 
     /// So many bytes were appended.
@@ -160,7 +177,7 @@ impl Outbox {
         let mut count = 1;
         if let Some((end, last, before)) = self.done
             && (end, last + 1) == (self.staged, id)
-            && self.bytes.len() - self.gone >= frame::DONE_BYTES
+            && self.bytes.len() >= frame::DONE_BYTES
         {
             self.rewind(end - frame::DONE_BYTES as u64);
             count += before;
@@ -172,7 +189,7 @@ impl Outbox {
     /// Takes back the bytes that were put in behind `staged`, all of them since the last memory.
     pub(crate) fn rewind(&mut self, staged: u64) {
         let back = usize::try_from(self.staged - staged).unwrap_or(0);
-        self.bytes.truncate(self.bytes.len() - back);
+        self.bytes.take_back(back);
         self.staged = staged;
         if let Some(Run::Bytes(run)) = self.runs.back_mut() {
             *run -= back;
@@ -197,16 +214,15 @@ impl Outbox {
         let len = usize::try_from(n).unwrap_or(0);
         let before = self.staged;
         self.put(&data(piece, n, left));
-        let from = self.bytes.len();
-        self.bytes.resize(from + len, 0);
-        self.count(len);
         let at = piece.range.offset() + piece.offset;
-        if let Err(error) = piece.range.region().read_into(at, &mut self.bytes[from..]) {
+        let copied = piece.range.region().read_into(at, self.bytes.extend(len));
+        self.count(len);
+        if let Err(error) = copied {
             self.rewind(before);
             return Err(error);
         }
         if let Some(sum) = sum {
-            sum.add(&self.bytes[from..]);
+            sum.add(self.bytes.last(len));
         }
         Ok(n)
     }
@@ -250,11 +266,11 @@ impl Outbox {
         if self.is_empty() {
             return None;
         }
-        let (mut out, mut at) = (Outgoing::new(), self.gone);
+        let (mut out, mut at) = (Outgoing::new(), 0);
         for run in &self.runs {
             match run {
                 Run::Bytes(n) => {
-                    out.bytes(&self.bytes[at..at + n]);
+                    out.bytes(self.bytes.part(at, *n));
                     at += n;
                 }
                 Run::Memory(direct) => {
@@ -288,7 +304,7 @@ impl Outbox {
             let rest = match run {
                 Run::Bytes(run) => {
                     let moved = left.min(*run);
-                    self.gone += moved;
+                    self.bytes.on_gone(moved, KEPT);
                     (left, *run) = (left - moved, *run - moved);
                     *run
                 }
@@ -309,20 +325,7 @@ impl Outbox {
                 self.runs.pop_front();
             }
         }
-        self.tidy();
-    }
-
-    /// Gives room back that holds what is out.
-    fn tidy(&mut self) {
         self.careful &= !self.runs.is_empty();
-        if self.gone == self.bytes.len() {
-            self.bytes.clear();
-            self.gone = 0;
-            self.bytes.shrink_to(KEPT);
-        } else if self.gone >= ENOUGH {
-            self.bytes.drain(..self.gone);
-            self.gone = 0;
-        }
     }
 }
 

@@ -38,7 +38,7 @@ use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::Frame;
 use crate::v3::hello::{ANSWER_BYTES, Hello};
 use crate::v3::intake::{HEADS, Intake};
-use crate::v3::outbox::{Outbox, SMALL};
+use crate::v3::outbox::{HELD_FOR, Outbox, SMALL};
 use crate::v3::sum::Sum;
 
 /// Payload of a write up to this many bytes is copied: cheaper than a part of its own.
@@ -275,6 +275,9 @@ impl Session {
         if !matches!(self.life, Life::Open) {
             return None;
         }
+        if self.is_idle() {
+            return self.out.is_roomy().then(|| self.progress.since() + HELD_FOR);
+        }
         let cancels = self.cancel_deadline().into_iter();
         let progress = self.is_hurried().then(|| self.progress.deadline(self.patience()));
         cancels.chain(progress).min()
@@ -288,8 +291,11 @@ impl Session {
     /// Gives the connection up where a deadline has passed and the peer's kernel took nothing more
     /// either; `acked` is how much of this connection's bytes it has, where that is known.
     pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
+        if self.is_idle() && now >= self.progress.since() + HELD_FOR {
+            self.out.release();
+        }
         self.progress.look(now, acked);
-        if self.deadline().is_none() {
+        if self.is_idle() || self.deadline().is_none() {
             return;
         }
         if self.cancel_deadline().is_some_and(|at| at <= now) {
