@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::SegmentId;
 
+use crate::classic::{MAX_TRANSPORTS, Via, Vias};
 use crate::error::BatchError;
 use crate::id::BatchId;
 use crate::status::{BatchStatus, NotifyOutcome, TaskFault, TaskState, TransferStatus};
@@ -41,6 +42,10 @@ pub(crate) struct Inner {
     /// Nobody has its handle any more: it is freed when it is final.
     orphaned: bool,
     wakers: Vec<Waker>,
+    /// Slices with each transport.
+    on_way: [u32; MAX_TRANSPORTS],
+    /// When somebody last asked how an open batch is.
+    asked: Option<Instant>,
     /// The earliest deadline of an open task, or one that has passed since.
     deadline: Option<Instant>,
 }
@@ -48,18 +53,48 @@ pub(crate) struct Inner {
 impl Inner {
     /// Appends an open or already complete task.
     pub(crate) fn push(&mut self, task: Task) {
+        self.count(&task);
+        self.tasks.push(task);
+    }
+
+    /// Appends tasks; the list of a first submission is taken as it is.
+    pub(crate) fn append(&mut self, tasks: Vec<Task>) {
+        if !self.tasks.is_empty() {
+            return tasks.into_iter().for_each(|task| self.push(task));
+        }
+        for task in &tasks {
+            self.count(task);
+        }
+        self.tasks = tasks;
+    }
+
+    fn count(&mut self, task: &Task) {
         self.look_again(task.due());
         if task.state().is_final() {
             self.completed += 1;
         } else {
             self.open += 1;
         }
-        self.tasks.push(task);
+    }
+
+    /// When to look for overdue tasks.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// The batch is to be looked at by then.
     pub(crate) fn look_again(&mut self, due: Option<Instant>) {
         self.deadline = self.deadline.into_iter().chain(due).min();
+    }
+
+    /// A slice went to a transport.
+    pub(crate) fn leave(&mut self, via: Via) {
+        self.on_way[via.place()] += 1;
+    }
+
+    /// A slice came back from a transport.
+    pub(crate) fn arrive(&mut self, via: Via) {
+        self.on_way[via.place()] -= 1;
     }
 
     /// Counts a task that has just become final.
@@ -170,6 +205,8 @@ impl Batch {
             freed: false,
             orphaned: false,
             wakers: Vec::new(),
+            on_way: [0; MAX_TRANSPORTS],
+            asked: None,
             deadline: None,
         };
         Self { id, capacity, inner: Mutex::new(inner), changed: Condvar::new() }
@@ -207,10 +244,33 @@ impl Batch {
         self.lock().open
     }
 
-    pub(crate) fn task_status(&self, index: usize) -> Result<TransferStatus, BatchError> {
+    /// State of a task, and the transport that it went to.
+    pub(crate) fn task_status(
+        &self,
+        index: usize,
+    ) -> Result<(TransferStatus, Option<Via>), BatchError> {
         let inner = self.lock();
         let unknown = BatchError::NoTask { batch: self.id, index, total: inner.tasks.len() };
-        inner.tasks.get(index).map(Task::status).ok_or(unknown)
+        inner.tasks.get(index).map(|task| (task.status(), task.via())).ok_or(unknown)
+    }
+
+    /// The transports that have slices of it, and how many slices that are.
+    pub(crate) fn on_way(&self) -> (Vias, u32) {
+        let inner = self.lock();
+        let busy = Via::all().filter(|via| inner.on_way[via.place()] > 0);
+        (busy.collect(), inner.on_way.iter().sum())
+    }
+
+    /// Somebody asks how it is, now. Says whether that was so a moment ago as well, and it is open:
+    /// whoever asks in a loop lets it make progress, and who asks now and then disturbs nothing.
+    pub(crate) fn is_polled(&self, now: Instant) -> bool {
+        const MOMENT: Duration = Duration::from_micros(100);
+        let mut inner = self.lock();
+        if inner.open == 0 {
+            return false;
+        }
+        let before = inner.asked.replace(now);
+        before.is_some_and(|at| now.saturating_duration_since(at) < MOMENT)
     }
 
     /// A notification has ended.
@@ -323,6 +383,10 @@ impl BatchTable {
     pub(crate) const MAX_CAPACITY: usize = 1 << 24;
 
     pub(crate) fn allocate(&self, capacity: usize) -> Result<BatchId, BatchError> {
+        Ok(self.make(capacity)?.id())
+    }
+
+    pub(crate) fn make(&self, capacity: usize) -> Result<Arc<Batch>, BatchError> {
         if capacity > Self::MAX_CAPACITY {
             return Err(BatchError::TooLarge { capacity, max: Self::MAX_CAPACITY });
         }
@@ -339,8 +403,9 @@ impl BatchTable {
         // Generation 0 is never given, and neither is the one that would make the handle u64::MAX.
         place.generation = if place.generation >= u32::MAX - 1 { 1 } else { place.generation + 1 };
         let id = BatchId::new(slot, place.generation);
-        place.batch = Some(Arc::new(Batch::new(id, capacity)));
-        Ok(id)
+        let batch = Arc::new(Batch::new(id, capacity));
+        place.batch = Some(Arc::clone(&batch));
+        Ok(batch)
     }
 
     pub(crate) fn find(&self, id: BatchId) -> Result<Arc<Batch>, BatchError> {

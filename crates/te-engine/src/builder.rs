@@ -17,7 +17,7 @@ use crate::address;
 use crate::admission::{Admission, Limits};
 use crate::alarm::Alarm;
 use crate::batch::BatchTable;
-use crate::classic::{Classic, Shared, Sink};
+use crate::classic::{Classic, MAX_TRANSPORTS, Shared, Sink};
 use crate::config::EngineConfig;
 use crate::data_path::DataPath;
 use crate::engine::{TransferEngine, run_ticker};
@@ -34,6 +34,7 @@ use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
 use crate::topology::Topology;
+use crate::transports;
 use crate::watching::Watching;
 use crate::workers::Workers;
 
@@ -45,6 +46,7 @@ pub struct EngineBuilder {
     name: String,
     port: Option<u16>,
     transports: Vec<Arc<dyn Transport>>,
+    only: Vec<String>,
     clock: Arc<dyn Clock>,
     threads: bool,
     is_named_by_address: bool,
@@ -61,6 +63,7 @@ impl Default for EngineBuilder {
             name: "127.0.0.1".into(),
             port: None,
             transports: Vec::new(),
+            only: Vec::new(),
             clock: Arc::new(SystemClock),
             threads: true,
             is_named_by_address: false,
@@ -127,11 +130,19 @@ impl EngineBuilder {
         self
     }
 
-    /// Adds a transport of the caller's own. With one or more of these, none that is compiled in
-    /// is used.
+    /// Adds a transport of the caller's own, less preferred than those added before. With one or
+    /// more of these, none that is compiled in is used.
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transports.push(transport);
+        self
+    }
+
+    /// Uses the transports of these names only, in this order of preference; counts more than the
+    /// setting `engine.transports`. Towards a peer that none of them reaches, requests are refused.
+    #[must_use]
+    pub fn only<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        self.only = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -253,25 +264,49 @@ impl EngineBuilder {
     }
 
     fn transports(&self) -> Result<Vec<Arc<dyn Transport>>, BuildError> {
-        if !self.transports.is_empty() {
-            return Ok(self.transports.clone());
+        let there = match self.transports.as_slice() {
+            [] => self.compiled_transports(),
+            given => given.to_vec(),
+        };
+        let chosen = transports::choose(&there, &self.only, &self.config.engine)?;
+        match chosen.len() {
+            0 => Err(BuildError::NoTransport),
+            given if given > MAX_TRANSPORTS => {
+                Err(BuildError::TooManyTransports { given, max: MAX_TRANSPORTS })
+            }
+            _ => Ok(chosen),
         }
-        if self.config.engine.force_hca && !self.config.engine.force_tcp {
-            return Err(BuildError::NoRdma);
-        }
-        let compiled = self.compiled_transports();
-        if compiled.is_empty() { Err(BuildError::NoTransport) } else { Ok(compiled) }
+    }
+
+    /// All that this build has, the fastest first.
+    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+        [self.same_host(), self.tcp()].concat()
+    }
+
+    #[cfg(feature = "shm")]
+    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
+        use te_transport_shm::{LocalTransport, ShmConfig, ShmTransport};
+        let config = ShmConfig::default();
+        vec![
+            Arc::new(LocalTransport::new(config.clone())),
+            Arc::new(ShmTransport::new(config)),
+        ]
+    }
+
+    #[cfg(not(feature = "shm"))]
+    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
+        Vec::new()
     }
 
     #[cfg(feature = "tcp")]
-    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
         let mut config = self.config.tcp.to_tcp();
         config.port = PortChoice::Range(self.port_range());
         vec![Arc::new(te_transport_tcp::TcpTransport::new(config))]
     }
 
     #[cfg(not(feature = "tcp"))]
-    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
         Vec::new()
     }
 

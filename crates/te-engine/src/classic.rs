@@ -1,4 +1,4 @@
-//! The classic engine: one transport per peer, pieces queued per peer, faults judged after a look
+//! The classic engine: for each peer the best transport that reaches it, pieces queued per peer, faults judged after a look
 //! at the peer's fresh descriptor.
 //!
 //! ```text
@@ -13,22 +13,26 @@
 //! I2  No lock is held while a transport, a peer or a waker is called.
 //! I3  A burst of faults of one peer costs one refresh.
 
+mod dispatching;
+mod driving;
+mod landing;
 mod park;
+mod paths;
 mod queue;
+mod turns;
+mod ways;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::{RemoteSegment, SegmentId};
-use te_transport::{
-    Clock, Completion, CompletionSink, Driven, FaultClass, Phase, SliceFault, Transport,
-};
+use te_transport::{Clock, Driven, FaultClass, Phase, SliceFault, Transport};
 
 use crate::admission::Admission;
 use crate::alarm::Alarm;
@@ -37,14 +41,19 @@ use crate::data_path::{Closing, DataPath};
 use crate::fault_log::FaultLog;
 use crate::peers::Peers;
 use crate::quarantine::Quarantine;
-use crate::retry::{RetryPolicy, Verdict};
-use crate::slices::{Flight, SliceTable};
+use crate::retry::RetryPolicy;
+use crate::slices::SliceTable;
 use crate::stats::Counters;
 use crate::status::{NotifyOutcome, TaskFault, TaskState};
 use crate::task::Landing;
 use crate::workers::Workers;
+pub(crate) use landing::Sink;
 use park::{Delayed, Parked};
+pub(crate) use paths::{MAX_TRANSPORTS, Via, Vias};
 use queue::{Fed, Item, PeerQueue};
+pub(crate) use ways::Route;
+#[cfg(test)]
+pub(crate) use ways::Ways;
 
 /// What the classic engine shares with the façade.
 #[derive(Debug, Clone)]
@@ -63,7 +72,8 @@ pub(crate) struct Shared {
 /// The dispatcher.
 pub(crate) struct Classic {
     shared: Shared,
-    transports: Vec<Arc<dyn Transport>>,
+    /// In order of preference; at most [`MAX_TRANSPORTS`].
+    transports: Arc<[Arc<dyn Transport>]>,
     policy: RetryPolicy,
     slices: SliceTable,
     queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
@@ -85,7 +95,7 @@ impl Classic {
         let peers = Arc::clone(&shared.peers);
         let classic = Arc::new(Self {
             shared,
-            transports,
+            transports: transports.into(),
             policy,
             slices: SliceTable::default(),
             queues: RwLock::default(),
@@ -108,19 +118,25 @@ impl Classic {
         if let Some(queue) = self.queues.read().get(&peer.id()) {
             return Some(Arc::clone(queue));
         }
-        let transport = self.transports.iter().find(|transport| transport.reaches(peer))?;
-        let fresh = || Arc::new(PeerQueue::new(peer.id(), Arc::clone(transport)));
+        if !self.reaches(peer) {
+            return None;
+        }
+        let fresh = || Arc::new(PeerQueue::new(peer.id(), Arc::clone(&self.transports)));
         Some(Arc::clone(self.queues.write().entry(peer.id()).or_insert_with(fresh)))
     }
 
     fn pump(&self, queue: &PeerQueue) {
         let clock = &*self.shared.clock;
-        let source = || self.shared.peers.current(queue.id);
-        let Fed { orphans, ending } = queue.pump(&self.slices, clock, &self.ends, source);
-        if !ending.is_empty() {
+        let source = || self.shared.peers.current(queue.ways.id);
+        let fed = queue.pump(&self.slices, clock, &self.ends, source);
+        let Fed { orphans, stranded, ending } = fed;
+        for (via, tokens) in ending.into_iter().filter(|(_, tokens)| !tokens.is_empty()) {
             // Told to end while they were on their way to the transport, which could not know them
             // when they were called back.
-            queue.transport.cancel(&ending);
+            self.transports[via.place()].cancel(&tokens);
+        }
+        for Item { batch, task, .. } in stranded {
+            self.end_one(&batch, task, TaskState::Failed, unreached());
         }
         for Item { batch, task, .. } in orphans {
             let cause = "the peer is another process than the one that the request was meant for";
@@ -137,14 +153,13 @@ impl Classic {
         &self,
         batch: &Arc<Batch>,
         index: usize,
-        event: impl FnOnce(&mut crate::task::Task) -> Landing,
+        event: impl FnOnce(&mut Inner) -> Landing,
     ) -> Landing {
         let mut inner = batch.lock();
-        let task = &mut inner.tasks[index];
-        let len = task.len();
-        let landing = event(task);
+        let len = inner.tasks[index].len();
+        let landing = event(&mut inner);
         if landing != Landing::Final {
-            let due = task.due();
+            let due = inner.tasks[index].due();
             inner.look_again(due);
             return landing;
         }
@@ -230,7 +245,8 @@ impl Classic {
     /// Ends one task; pieces that are with a transport are called back first.
     fn end_one(&self, batch: &Arc<Batch>, index: usize, state: TaskState, fault: SliceFault) {
         let patience = self.patience();
-        let landing = self.apply(batch, index, |task| task.end(state, fault, patience));
+        let landing =
+            self.apply(batch, index, |inner| inner.tasks[index].end(state, fault, patience));
         self.ends.fetch_add(1, Ordering::AcqRel);
         if landing == Landing::Open {
             self.shared.alarm.at(patience);
@@ -254,81 +270,6 @@ impl Classic {
         }
         Some(oldest? + limit)
     }
-
-    fn land(&self, flight: &Flight, completion: &Completion) {
-        let landing =
-            self.apply(&flight.batch, flight.task, |task| task.land(flight.piece, completion));
-        let Landing::Fault(fault) = landing else {
-            if completion.result.is_ok() {
-                let queue = self.queues.read().get(&flight.peer.id()).cloned();
-                queue.iter().for_each(|queue| queue.on_served(self.shared.clock.now()));
-            }
-            return;
-        };
-        match self.policy.judge(flight.piece.attempt, &fault) {
-            Verdict::Refresh => self.park(Parked::faulted(flight, fault)),
-            Verdict::GiveUp => {
-                let state = match fault.class {
-                    FaultClass::Cancelled | FaultClass::Closed => TaskState::Canceled,
-                    _ => TaskState::Failed,
-                };
-                if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
-                    self.refresh_in_background(flight.peer.id(), flight.since);
-                }
-                self.end_waiting(flight.peer.id(), flight.since, &fault);
-                self.end_one(&flight.batch, flight.task, state, fault);
-            }
-        }
-    }
-
-    /// Ends what waits behind a request that left at `since` and failed because its peer is silent
-    /// or gone, so that not each one finds that out in its turn.
-    fn end_waiting(&self, target: SegmentId, since: Instant, fault: &SliceFault) {
-        if fault.class != FaultClass::Peer {
-            return;
-        }
-        let queue = self.queues.read().get(&target).cloned();
-        for Item { batch, task, .. } in queue.iter().flat_map(|queue| queue.give_up(since)) {
-            let cause = format!("it waited behind a request that failed: {}", fault.cause);
-            let mut behind = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
-            behind.address = fault.address;
-            self.end_one(&batch, task, TaskState::Failed, behind);
-        }
-    }
-}
-
-impl CompletionSink for Classic {
-    fn complete(&self, completion: Completion) {
-        match self.slices.take(completion.token) {
-            Some(flight) => self.land(&flight, &completion),
-            None => self.shared.counters.stale_completions.add(1),
-        }
-    }
-
-    fn room(&self, peer: SegmentId) {
-        let queue = self.queues.read().get(&peer).cloned();
-        if let Some(queue) = queue {
-            self.pump(&queue);
-        }
-    }
-}
-
-/// What transports report to. They do not keep the engine alive, which owns them.
-#[derive(Debug)]
-pub(crate) struct Sink(pub(crate) Weak<Classic>);
-
-impl CompletionSink for Sink {
-    fn complete(&self, completion: Completion) {
-        if let Some(classic) = self.0.upgrade() {
-            classic.complete(completion);
-        }
-    }
-
-    fn room(&self, peer: SegmentId) {
-        if let Some(classic) = self.0.upgrade() {
-            classic.room(peer);
-        }
-    }
 }
 
 impl DataPath for Classic {
@@ -337,48 +278,7 @@ impl DataPath for Classic {
     }
 
     fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>) {
-        let mut ready: HashMap<SegmentId, Vec<Item>> = HashMap::new();
-        let mut peers: HashMap<SegmentId, Option<Arc<RemoteSegment>>> = HashMap::new();
-        let mut unknown = Vec::new();
-        let open: Vec<_> = {
-            let inner = batch.lock();
-            let work = |task: usize| Some((task, inner.tasks[task].open_work()?));
-            tasks.filter_map(work).map(|(task, work)| (task, work.target, work.remote)).collect()
-        };
-        let open_tasks = open.len();
-        for (task, target, remote) in open {
-            let known = peers.entry(target).or_insert_with(|| self.shared.peers.current(target));
-            let located = known.as_ref().is_some_and(|peer| peer.locate(&remote).is_some());
-            if located && self.shared.peers.is_cached() {
-                let item = Item { batch: Arc::clone(batch), task, piece: None };
-                ready.entry(target).or_default().push(item);
-            } else {
-                unknown.push(Parked::unlocated(batch, task, target));
-            }
-        }
-        for (target, items) in ready {
-            let peer = peers.get(&target).and_then(Option::as_ref);
-            if let Some(queue) = peer.and_then(|peer| self.queue(peer)) {
-                queue.push_back(batch, items);
-                self.pump(&queue);
-            } else {
-                let cause = "no transport reaches the peer any more";
-                let fault = || SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
-                for item in items {
-                    self.end_one(&item.batch, item.task, TaskState::Failed, fault());
-                }
-            }
-        }
-        unknown.into_iter().for_each(|parked| self.park(parked));
-        if open_tasks == 0 {
-            let mut inner = batch.lock();
-            let notifies = inner.take_due_notifies();
-            let settled = inner.is_settled();
-            drop(inner);
-            if settled {
-                self.conclude(batch, notifies);
-            }
-        }
+        self.dispatch_runs(batch, tasks);
     }
 
     fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str) {
@@ -388,7 +288,7 @@ impl DataPath for Classic {
         let mut flying = HashSet::new();
         for &task in tasks {
             let fault = SliceFault::new(class, Phase::Queue, cause);
-            match self.apply(batch, task, |task| task.end(state, fault, patience)) {
+            match self.apply(batch, task, |inner| inner.tasks[task].end(state, fault, patience)) {
                 Landing::Open => drop(flying.insert(task)),
                 Landing::Final => ended = true,
                 _ => {}
@@ -419,11 +319,28 @@ impl DataPath for Classic {
         next
     }
 
-    fn drive(&self, until: Instant) -> Driven {
-        match self.transports.as_slice() {
-            [only] => only.drive(until),
-            _ => Driven::Busy,
-        }
+    fn drive(&self, batch: &Batch, until: Instant) -> Driven {
+        self.drive_for(batch, until)
+    }
+
+    fn poll(&self, batch: &Batch) {
+        self.poll_for(batch);
+    }
+
+    fn choice(&self, peer: &Arc<RemoteSegment>) -> Option<&'static str> {
+        let via = match self.queues.read().get(&peer.id()).cloned() {
+            Some(queue) => queue.ways.choose(peer, self.shared.clock.now()),
+            None => Vias::reaching(&self.transports, peer).first(),
+        };
+        via.map(|via| self.name_of(via))
+    }
+
+    fn name_of(&self, via: Via) -> &'static str {
+        self.transports[via.place()].capabilities().name
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        self.transports.iter().map(|transport| transport.capabilities().name).collect()
     }
 
     fn close(&self, deadline: Instant) -> Closing {
@@ -457,6 +374,18 @@ impl Shared {
             drop(self.batches.free(batch.id()));
         }
     }
+}
+
+/// Positions in a batch as the queues have them.
+fn run(tasks: Range<usize>) -> Range<u32> {
+    let short = |task| u32::try_from(task).expect("a batch has fewer than 2^32 tasks");
+    short(tasks.start)..short(tasks.end)
+}
+
+/// What ends a request whose peer no transport reaches.
+fn unreached() -> SliceFault {
+    let cause = "no transport reaches the peer any more";
+    SliceFault::new(FaultClass::Peer, Phase::Queue, cause)
 }
 
 /// A notification under way. However its job ends, the batch is told when this is dropped.

@@ -10,6 +10,7 @@ use te_segment::RemoteSegment;
 use te_transport::Driven;
 
 use crate::batch::Batch;
+use crate::classic::Via;
 use crate::status::TaskState;
 
 /// Moves tasks to their end.
@@ -27,8 +28,21 @@ pub(crate) trait DataPath: fmt::Debug + Send + Sync {
     /// Does what is due, and says when to call again.
     fn tick(&self, now: Instant) -> Option<Instant>;
 
-    /// Lets the calling thread make progress until something completed or `until` came.
-    fn drive(&self, until: Instant) -> Driven;
+    /// Lets the calling thread, which waits for `batch`, make progress until something completed or
+    /// `until` came.
+    fn drive(&self, batch: &Batch, until: Instant) -> Driven;
+
+    /// Lets the calling thread, which asked how `batch` is, make progress without waiting.
+    fn poll(&self, batch: &Batch);
+
+    /// The transport that a request to this peer would be given to now, by name.
+    fn choice(&self, peer: &Arc<RemoteSegment>) -> Option<&'static str>;
+
+    /// The name of a transport.
+    fn name_of(&self, via: Via) -> &'static str;
+
+    /// The names of all transports, in order of preference.
+    fn names(&self) -> Vec<&'static str>;
 
     /// Settles every task and ends every thread of the transports by `deadline`.
     fn close(&self, deadline: Instant) -> Closing;

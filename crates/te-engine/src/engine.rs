@@ -13,8 +13,8 @@ use te_metadata::{
     TcpEndpoint,
 };
 use te_segment::{
-    AlignedBuffer, Region, RegionError, RegisterError, RegisterOptions, RemoteSegment, SegmentId,
-    UnregisterError,
+    AlignedBuffer, Allocation, AllocationError, Region, RegionError, RegisterError,
+    RegisterOptions, RemoteSegment, SegmentId, UnregisterError,
 };
 use te_topology::{CustomTopologyError, PriorityMatrix};
 
@@ -149,13 +149,29 @@ impl TransferEngine {
 
     // ---- memory
 
-    /// Allocates zeroed memory that may be registered without `unsafe`.
+    /// Allocates zeroed memory that may be registered without `unsafe`. From 64 KiB on it is
+    /// shareable, so that peers on this host copy straight into it, where the system has a file
+    /// descriptor left for it. [`Self::allocate_as`] has the other kinds.
     ///
     /// # Errors
     /// [`RegionError`] for length 0, above 1 TiB, or without memory.
     pub fn allocate(&self, len: u64) -> Result<Region, RegionError> {
+        const SHAREABLE_FROM: usize = 64 << 10;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len >= SHAREABLE_FROM
+            && let Ok(region) = self.allocate_as(Allocation::new(len).shareable())
+        {
+            return Ok(region);
+        }
         AlignedBuffer::zeroed(len).map(Region::from)
+    }
+
+    /// Allocates zeroed memory of a kind: on a NUMA node, on huge pages, shareable or not.
+    ///
+    /// # Errors
+    /// [`AllocationError`].
+    pub fn allocate_as(&self, what: Allocation) -> Result<Region, AllocationError> {
+        what.allocate().map(Region::from)
     }
 
     /// Registers memory with every transport and publishes it (te-classic C20–C26). An exact
@@ -252,6 +268,17 @@ impl TransferEngine {
         self.shared.peers.current(id)
     }
 
+    /// The transport that requests to a segment are given to now, by name: the best one that both
+    /// sides have and that did not fail a moment ago. `None` where none reaches it, or it is not open.
+    pub fn transport_to(&self, id: SegmentId) -> Option<&'static str> {
+        self.path.choice(&self.segment(id)?)
+    }
+
+    /// The transports of this engine, in order of preference.
+    pub fn transports(&self) -> Vec<&'static str> {
+        self.path.names()
+    }
+
     /// Ends the use of a segment. Its descriptor stays cached, as with the peer (A20).
     pub fn close_segment(&self, _id: SegmentId) {}
 
@@ -300,20 +327,28 @@ impl TransferEngine {
         self.shared.batches.allocate(capacity)
     }
 
-    /// State of one task, by its position in the batch. O(1).
+    /// State of one task, by its position in the batch. O(1). Whoever asks again and again lets the
+    /// transport make progress, as [`TransferEngine::wait`] does.
     ///
     /// # Errors
     /// [`BatchError::Unknown`], [`BatchError::NoTask`].
     pub fn status(&self, batch: BatchId, index: usize) -> Result<TransferStatus, BatchError> {
-        self.find(batch)?.task_status(index)
+        let found = self.find(batch)?;
+        self.path.poll(&found);
+        let (mut status, via) = found.task_status(index)?;
+        status.transport = via.map(|via| self.path.name_of(via));
+        Ok(status)
     }
 
-    /// State of a batch. O(1).
+    /// State of a batch. O(1). Whoever asks again and again lets the transport make progress, as
+    /// [`TransferEngine::wait`] does.
     ///
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn batch_status(&self, batch: BatchId) -> Result<BatchStatus, BatchError> {
-        Ok(self.find(batch)?.status())
+        let found = self.find(batch)?;
+        self.path.poll(&found);
+        Ok(found.status())
     }
 
     /// Waits until a batch is final. The calling thread may run the transport's step meanwhile.
@@ -321,10 +356,18 @@ impl TransferEngine {
     /// # Errors
     /// [`WaitError::TimedOut`]: the batch goes on; wait again, or cancel it.
     pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
+        self.wait_for(&*self.find(batch)?, self.now(), timeout)
+    }
+
+    /// Waits until `timeout` after `begun` at most.
+    pub(crate) fn wait_for(
+        &self,
+        found: &Batch,
+        begun: Instant,
+        timeout: Duration,
+    ) -> Result<BatchStatus, WaitError> {
         /// A caller that drives looks up at least this often: its batch may end elsewhere.
         const LOOK_UP: Duration = Duration::from_millis(5);
-        let found = self.find(batch)?;
-        let begun = self.now();
         let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
         loop {
             let status = found.status();
@@ -334,10 +377,10 @@ impl TransferEngine {
             let now = self.now();
             if now >= until {
                 let open = status.total - status.completed - status.failed;
-                let waited = now - begun;
+                let (batch, waited) = (found.id(), now - begun);
                 return Err(WaitError::TimedOut { batch, waited, open, total: status.total });
             }
-            if self.path.drive(until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
+            if self.path.drive(found, until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
                 found.wait(until - now);
             }
         }
@@ -349,10 +392,13 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn cancel(&self, batch: BatchId) -> Result<(), BatchError> {
-        let found = self.find(batch)?;
-        let all: Vec<usize> = (0..found.status().total).collect();
-        self.path.end(&found, &all, TaskState::Canceled, "cancelled by the caller");
+        self.call_back(&self.find(batch)?);
         Ok(())
+    }
+
+    pub(crate) fn call_back(&self, found: &Arc<Batch>) {
+        let all: Vec<usize> = (0..found.status().total).collect();
+        self.path.end(found, &all, TaskState::Canceled, "cancelled by the caller");
     }
 
     /// Calls one task back; see [`TransferEngine::cancel`].

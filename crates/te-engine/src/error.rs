@@ -48,6 +48,25 @@ pub enum BuildError {
     /// No transport is compiled in or given.
     #[error("no transport: the build has none, and none was given")]
     NoTransport,
+    /// A transport was demanded, by the setting `engine.transports` or one that forces it, and this
+    /// engine has none of that name.
+    #[error(
+        "transport {name:?} is demanded, and there is none of that name; there are: {available}"
+    )]
+    NoSuchTransport {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        available: String,
+    },
+    /// More transports were given than one engine can have.
+    #[error("{given} transports are more than the {max} that an engine can have")]
+    TooManyTransports {
+        /// How many were given.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
     /// RDMA was demanded, and this build has none.
     #[error("RDMA is demanded (engine.force_hca, MC_FORCE_HCA), and this build has no RDMA")]
     NoRdma,
@@ -190,14 +209,18 @@ pub enum SubmitError {
         target: SegmentId,
     },
     /// No transport of this engine reaches the peer.
-    #[error("request {index}: no transport for segment {peer}, which offers {protocol}")]
+    #[error(
+        "request {index}: no transport for segment {peer}, which offers {offers}; this engine uses {ours}"
+    )]
     NoTransport {
         /// Position in the call.
         index: usize,
         /// The peer.
         peer: String,
-        /// What the peer offers.
-        protocol: &'static str,
+        /// What the peer offers, names with commas between.
+        offers: String,
+        /// The transports of this engine, likewise.
+        ours: String,
     },
     /// A request's remote range wraps around the address space.
     #[error("request {index}: remote range is not valid")]

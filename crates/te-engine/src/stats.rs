@@ -36,6 +36,8 @@ counters! {
     bytes,
     /// Pieces that were tried again.
     retries,
+    /// Pieces that went over to another transport because the path of theirs failed.
+    detours,
     /// Descriptors fetched anew because of a fault or an unknown range.
     refreshes,
     /// Completions for slices that were not in flight; counted, not believed.

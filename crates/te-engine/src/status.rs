@@ -80,6 +80,9 @@ pub struct TransferStatus {
     /// The task ended, but a transport still holds its local memory: unregistering answers Busy,
     /// and the memory must not be freed, until it has come back.
     pub quarantined: bool,
+    /// The transport that the last piece of it went to, by name; `None` where none did. A task whose
+    /// path failed may have used others before.
+    pub transport: Option<&'static str>,
     /// Why it did not complete.
     pub fault: Option<TaskFault>,
 }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use te_segment::{
-    BufferGuard, LocalRange, Opcode, Pieces, RemoteRange, RemoteSegment, SegmentId, SlicePolicy,
+    BufferHold, LocalRange, Opcode, RemoteRange, RemoteSegment, SegmentId, SlicePolicy,
 };
 use te_transport::{Completion, RemoteSide, SliceFault};
 
+use crate::classic::Via;
 use crate::status::{TaskFault, TaskState, TransferStatus};
 
 /// One piece of a task: where it begins, how long it is, how often it was tried.
@@ -28,25 +29,45 @@ pub(crate) struct Piece {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) attempt: u16,
+    /// How often it went over to another transport.
+    pub(crate) detours: u8,
+    /// The transport that may still apply it, so that no other may be given it.
+    pub(crate) bound: Option<Via>,
 }
 
-/// What lives only while a task is open.
+impl Piece {
+    /// A piece that was never tried.
+    pub(crate) fn new(offset: u64, len: u64) -> Self {
+        Self { offset, len, attempt: 0, detours: 0, bound: None }
+    }
+
+    /// The first `max` bytes of it, and the rest where there is one.
+    pub(crate) fn split(self, max: u64) -> (Self, Option<Self>) {
+        let len = self.len.min(max.max(1));
+        let rest = Self { offset: self.offset + len, len: self.len - len, ..self };
+        (Self { len, ..self }, Some(rest).filter(|rest| rest.len > 0))
+    }
+}
+
+/// What lives only while a task is open. There may be a million of them.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) op: Opcode,
     pub(crate) local: LocalRange,
     pub(crate) remote: RemoteRange,
-    pub(crate) target: SegmentId,
     /// The peer as it was known when the request came: the process it is meant for.
     pub(crate) peer: Arc<RemoteSegment>,
-    pub(crate) checked: bool,
     /// When the task is to end; once it is ending, when its memory goes to quarantine.
     pub(crate) deadline: Option<Instant>,
     /// Keeps the local buffer registered; absent for unregistered memory.
-    pub(crate) _guard: Option<BufferGuard>,
-    pieces: Option<Pieces>,
+    _hold: Option<BufferHold>,
+    /// Bytes that were cut off.
+    cut: u64,
+    /// How long pieces are; 0 before the first.
+    piece: u64,
+    ending: Option<Box<Ending>>,
     in_flight: u32,
-    ending: Option<Ending>,
+    pub(crate) op: Opcode,
+    pub(crate) checked: bool,
 }
 
 #[derive(Debug)]
@@ -65,6 +86,8 @@ pub(crate) struct Task {
     attempts: u16,
     fault: Option<Box<TaskFault>>,
     quarantined: bool,
+    /// The transport that the last piece went to.
+    via: Option<Via>,
 }
 
 /// What a transport needs of a piece.
@@ -81,22 +104,27 @@ impl Work {
         request: &crate::TransferRequest,
         peer: &Arc<RemoteSegment>,
         remote: RemoteRange,
-        guard: Option<BufferGuard>,
+        hold: Option<BufferHold>,
         deadline: Option<Instant>,
     ) -> Self {
         Self {
-            op: request.op,
             local: request.local.clone(),
             remote,
-            target: request.target,
             peer: Arc::clone(peer),
-            checked: request.checked,
             deadline,
-            _guard: guard,
-            pieces: None,
-            in_flight: 0,
+            _hold: hold,
+            cut: 0,
+            piece: 0,
             ending: None,
+            in_flight: 0,
+            op: request.op,
+            checked: request.checked,
         }
+    }
+
+    /// The segment that the request names.
+    pub(crate) fn target(&self) -> SegmentId {
+        self.peer.id()
     }
 }
 
@@ -112,7 +140,13 @@ impl Task {
             attempts: 0,
             fault: None,
             quarantined: false,
+            via: None,
         }
+    }
+
+    /// The transport that its last piece went to.
+    pub(crate) fn via(&self) -> Option<Via> {
+        self.via
     }
 
     pub(crate) fn state(&self) -> TaskState {
@@ -138,6 +172,7 @@ impl Task {
             bytes: self.bytes,
             remote: self.remote,
             quarantined: self.quarantined,
+            transport: None,
             fault: self.fault.as_deref().cloned(),
         }
     }
@@ -175,29 +210,40 @@ impl Task {
         }
     }
 
-    /// Takes the next piece that was never cut.
+    /// Takes the next piece that was never cut. Where another transport began, its pieces may be
+    /// longer than this one takes.
     pub(crate) fn cut(&mut self, policy: &SlicePolicy) -> Option<Piece> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
-        let pieces = work.pieces.get_or_insert_with(|| policy.pieces(work.local.len()));
-        let (offset, len) = pieces.next()?;
-        Some(Piece { offset, len, attempt: 0 })
+        let left = work.local.len() - work.cut;
+        if left == 0 {
+            return None;
+        }
+        if work.piece == 0 {
+            work.piece = policy.piece_len(work.local.len());
+        }
+        work.piece = work.piece.min(policy.max_piece.max(1));
+        let piece = Piece::new(work.cut, work.piece.min(left));
+        work.cut += piece.len;
+        Some(piece)
     }
 
     /// Whether every piece was cut once, or nothing more shall be.
     pub(crate) fn is_cut(&self) -> bool {
         match self.open_work() {
-            Some(work) => work.pieces.as_ref().is_some_and(Pieces::is_done),
+            Some(work) => work.cut == work.local.len(),
             None => true,
         }
     }
 
     /// A piece goes to a transport. Gives its ranges, or `None` where the task is ending.
-    pub(crate) fn launch(&mut self, piece: Piece) -> Option<Launch> {
+    pub(crate) fn launch(&mut self, piece: Piece, via: Via) -> Option<Launch> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
         let local = work.local.part(piece.offset, piece.len).ok()?;
         let remote = work.remote.part(piece.offset, piece.len).ok()?;
         work.in_flight += 1;
-        self.attempts = self.attempts.max(piece.attempt.saturating_add(1));
+        let tries = piece.attempt.saturating_add(u16::from(piece.detours)).saturating_add(1);
+        self.attempts = self.attempts.max(tries);
+        self.via = Some(via);
         Some(Launch { op: work.op, local, remote, checked: work.checked })
     }
 
@@ -232,7 +278,7 @@ impl Task {
     ) -> Landing {
         let Some(work) = self.work.as_mut() else { return Landing::Stale };
         if work.ending.is_none() {
-            work.ending = Some(Ending { state, fault });
+            work.ending = Some(Box::new(Ending { state, fault }));
             work.deadline = Some(patience);
         }
         self.settle()
@@ -258,7 +304,8 @@ impl Task {
         if work.in_flight > 0 || work.ending.is_none() {
             return Landing::Open;
         }
-        let Some(Ending { state, fault }) = work.ending.take() else { return Landing::Open };
+        let Some(ending) = work.ending.take() else { return Landing::Open };
+        let Ending { state, fault } = *ending;
         if let Some(work) = self.work.take() {
             self.fault = Some(self.fault_of(&work, fault));
         }
@@ -267,7 +314,7 @@ impl Task {
     }
 
     fn fault_of(&self, work: &Work, fault: SliceFault) -> Box<TaskFault> {
-        let (op, target, peer) = (work.op, work.target, work.peer.name().as_str().into());
+        let (op, target, peer) = (work.op, work.target(), work.peer.name().as_str().into());
         Box::new(TaskFault {
             index: 0,
             op,

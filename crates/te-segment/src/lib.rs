@@ -15,6 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod alloc;
+mod copy;
 mod error;
 mod id;
 mod local;
@@ -25,15 +27,17 @@ mod range;
 mod remote;
 mod slice;
 
+pub use alloc::{AlignedBuffer, Allocation, AllocationError, Pages};
+pub use copy::{CacheGuess, Caching};
 pub use error::{AccessError, CopyError, RangeError, RegionError, RegisterError, UnregisterError};
 pub use id::{BufferId, SegmentId};
 pub use local::{
-    Access, BufferGuard, LocalBuffer, LocalSegment, RegisterOptions, RemoteAccess, Reservation,
-    Retiring,
+    Access, BufferGuard, BufferHold, LocalBuffer, LocalSegment, RegisterOptions, RemoteAccess,
+    Reservation, Retiring,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use memory::VanishingMemory;
-pub use memory::{AlignedBuffer, Region, Span};
+pub use memory::{MapError, Region, SharedMemory, Span};
 pub use plan::{Pieces, SlicePolicy};
 pub use rail::{RailIndex, RailPauses, RailSet, RailState};
 pub use range::{LocalRange, RemoteRange};

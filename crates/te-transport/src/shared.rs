@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use te_metadata::SegmentDescriptor;
-use te_segment::{LocalBuffer, RemoteSegment, SliceToken};
+use te_segment::{LocalBuffer, RemoteSegment, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
 use crate::transport::{
@@ -15,6 +15,10 @@ use crate::transport::{
 impl<T: Transport + ?Sized> Transport for Arc<T> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+
+    fn slices_to(&self, peer: &RemoteSegment) -> SlicePolicy {
+        (**self).slices_to(peer)
     }
 
     fn start(&self, context: TransportContext) -> Result<(), StartError> {

@@ -62,6 +62,13 @@ const ISSUES: &[Issue] = &[
             "B40", "B41", "B42", "B43", "B44", "B45", "B46", "B47",
         ],
     },
+    Issue {
+        name: "fast",
+        faults: &[],
+        field_bugs: &[40, 41, 42, 57],
+        acceptance: &[68..=68],
+        further: &[],
+    },
 ];
 
 /// The ids of an issue in the order of the issue, or `None` if there is no such issue.
@@ -92,6 +99,11 @@ mod tests {
         assert!(
             ["fault12", "fault21", "FB54", "J117"].iter().all(|id| ids.iter().any(|i| i == id))
         );
+    }
+
+    #[test]
+    fn the_issue_of_speed_has_all_its_rows() {
+        assert_eq!(ids("fast").unwrap(), ["FB40", "FB41", "FB42", "FB57", "J68"]);
     }
 
     #[test]

@@ -77,7 +77,14 @@ fn status(state: TaskState, class: FaultClass, phase: Phase, remote: RemoteSide)
     let peer = "10.0.0.2:15001".into();
     let op = Opcode::Write;
     let fault = TaskFault { index: 0, op, peer, target, attempts: 3, quarantined: false, fault };
-    TransferStatus { state, bytes: 0, remote, quarantined: false, fault: Some(fault) }
+    TransferStatus {
+        state,
+        bytes: 0,
+        remote,
+        quarantined: false,
+        transport: Some("tcp"),
+        fault: Some(fault),
+    }
 }
 
 #[test]

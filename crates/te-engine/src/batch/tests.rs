@@ -32,7 +32,9 @@ fn fault() -> SliceFault {
 
 fn launch_all(task: &mut Task) -> Vec<Piece> {
     let pieces: Vec<Piece> = std::iter::from_fn(|| task.cut(&POLICY)).collect();
-    pieces.iter().for_each(|piece| assert!(task.launch(*piece).is_some()));
+    pieces
+        .iter()
+        .for_each(|piece| assert!(task.launch(*piece, crate::testing_support::a_via()).is_some()));
     pieces
 }
 

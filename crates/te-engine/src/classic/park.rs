@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use te_segment::{FetchTicket, RemoteSegment, SegmentId};
 use te_transport::{FaultClass, Phase, SliceFault};
 
+use super::paths::Via;
 use super::queue::Item;
-use super::{Classic, MAX_PAUSE};
+use super::{Classic, MAX_PAUSE, run, unreached};
 use crate::batch::Batch;
 use crate::peers::{Freshness, Peers};
 use crate::retry::{Second, is_refused};
@@ -34,6 +35,9 @@ struct Failure {
     piece: Piece,
     fault: SliceFault,
     peer: Arc<RemoteSegment>,
+    via: Via,
+    /// How many slices the peer had served when the failed one left.
+    served: u32,
 }
 
 /// A piece that is tried again at a later time.
@@ -50,12 +54,13 @@ impl Parked {
     }
 
     pub(super) fn faulted(flight: &Flight, fault: SliceFault) -> Self {
-        let peer = Arc::clone(&flight.peer);
-        let failure = Failure { piece: flight.piece, fault, peer };
+        let (peer, via) = (Arc::clone(flight.peer()), flight.via());
+        let Flight { piece, served, .. } = *flight;
+        let failure = Failure { piece, fault, peer, via, served };
         Self {
             batch: Arc::clone(&flight.batch),
-            task: flight.task,
-            target: flight.peer.id(),
+            task: flight.index(),
+            target: flight.peer().id(),
             failure: Some(failure),
             // A descriptor that was fetched after the failed try began is fresh enough: a burst of
             // faults costs one fetch, and a try too many where the peer left in between.
@@ -179,7 +184,7 @@ impl Classic {
             let Some(work) = inner.tasks[parked.task].open_work() else { return };
             fresh.locate(&work.remote).is_some()
         };
-        let Parked { batch, task, target, failure, since } = parked;
+        let Parked { batch, task, target, failure, .. } = parked;
         let Some(failure) = failure else {
             batch.lock().tasks[task].retarget(fresh);
             if !located {
@@ -204,8 +209,7 @@ impl Classic {
                 self.end_one(&batch, task, TaskState::Failed, fault);
             }
             _ => {
-                let since = since.unwrap_or_else(|| self.shared.clock.now());
-                self.end_waiting(target, since, &failure.fault);
+                self.end_waiting(target, (failure.via, failure.served), &failure.fault);
                 self.end_one(&batch, task, TaskState::Failed, failure.fault);
             }
         }
@@ -214,8 +218,7 @@ impl Classic {
     fn give_up(&self, parked: Parked) {
         let fault = match parked.failure {
             Some(failure) => {
-                let since = parked.since.unwrap_or_else(|| self.shared.clock.now());
-                self.end_waiting(parked.target, since, &failure.fault);
+                self.end_waiting(parked.target, (failure.via, failure.served), &failure.fault);
                 failure.fault
             }
             None => {
@@ -228,14 +231,12 @@ impl Classic {
 
     fn enqueue(&self, peer: &Arc<RemoteSegment>, item: Item, pause: Duration) {
         let Some(queue) = self.queue(peer) else {
-            let cause = "no transport reaches the peer any more";
-            let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
-            return self.end_one(&item.batch, item.task, TaskState::Failed, fault);
+            return self.end_one(&item.batch, item.task, TaskState::Failed, unreached());
         };
         if pause.is_zero() {
             match item.piece {
-                Some(_) => queue.push_front(item),
-                None => queue.push_back(&Arc::clone(&item.batch), [item]),
+                Some(_) => queue.push_front(&item),
+                None => queue.push_back(&item.batch, run(item.task..item.task + 1)),
             }
             return self.pump(&queue);
         }
@@ -264,7 +265,7 @@ impl Classic {
         for Delayed { target, item, .. } in due {
             let queue = self.queues.read().get(&target).cloned();
             if let Some(queue) = queue {
-                queue.push_front(item);
+                queue.push_front(&item);
                 self.pump(&queue);
             }
         }

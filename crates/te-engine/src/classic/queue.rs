@@ -8,9 +8,11 @@
 //! I4  Where a peer is given up that served nothing since, all that waits for it is given up.
 //! I5  A request goes only to the process it was meant for: one whose peer is another process now
 //!     is handed back instead.
+//! I6  What waits goes to the best transport that does not rest; a piece that one transport may still
+//!     apply goes to no other.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,8 +21,10 @@ use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
 use te_transport::{Clock, SliceSource, Transport};
 
+use super::paths::Via;
+use super::turns::{Entry, Turn, Turns};
+use super::ways::{Route, Ways};
 use crate::batch::Batch;
-use crate::id::BatchId;
 use crate::retry::is_other_process;
 use crate::slices::{Flight, SliceTable};
 use crate::task::Piece;
@@ -34,117 +38,82 @@ pub(crate) struct Item {
     pub(crate) piece: Option<Piece>,
 }
 
-/// Items of one batch.
-struct Turn {
-    batch: Arc<Batch>,
-    items: VecDeque<Item>,
-    /// Bytes it may still give in this turn; what it gave beyond is a debt for the next ones.
-    credit: i64,
-}
-
-/// What a batch is granted each time its turn comes, bytes.
-const GRANT: i64 = 64 << 10;
-
-/// The batches that wait, and whose turn it is. A batch is in both or in neither.
+/// What waits: for any transport, and for a certain one.
 #[derive(Default)]
-struct Turns {
-    order: VecDeque<BatchId>,
-    by_batch: HashMap<BatchId, Turn>,
+struct Waiting {
+    free: Turns,
+    bound: Vec<(Via, Turns)>,
 }
 
-impl Turns {
-    /// The items of a batch, which joins the end of the line where it has none yet.
-    fn of(&mut self, batch: &Arc<Batch>) -> &mut VecDeque<Item> {
-        let (id, order) = (batch.id(), &mut self.order);
-        let turn = self.by_batch.entry(id).or_insert_with(|| {
-            order.push_back(id);
-            Turn { batch: Arc::clone(batch), items: VecDeque::new(), credit: GRANT }
+impl Waiting {
+    /// Where an item belongs.
+    fn of(&mut self, item: &Item) -> &mut Turns {
+        let Some(via) = item.piece.and_then(|piece| piece.bound) else { return &mut self.free };
+        let place = self.bound.iter().position(|(bound, _)| *bound == via).unwrap_or_else(|| {
+            self.bound.push((via, Turns::default()));
+            self.bound.len() - 1
         });
-        &mut turn.items
+        &mut self.bound[place].1
     }
 
-    fn take_first(&mut self) -> Option<Turn> {
-        let id = self.order.pop_front()?;
-        self.by_batch.remove(&id)
+    fn bound_to(&mut self, via: Via) -> Option<&mut Turns> {
+        self.bound.iter_mut().find(|(bound, _)| *bound == via).map(|(_, turns)| turns)
     }
 
-    /// A batch with credit goes on, one without waits for its next turn.
-    fn put_back(&mut self, turn: Turn) {
-        if turn.credit > 0 && !turn.items.is_empty() {
-            self.order.push_front(turn.batch.id());
-            self.by_batch.insert(turn.batch.id(), turn);
-        } else {
-            self.put_last(turn);
-        }
-    }
-
-    fn put_last(&mut self, turn: Turn) {
-        if !turn.items.is_empty() {
-            let id = turn.batch.id();
-            if te_metadata::sabotage::is_off("turns") {
-                self.order.push_front(id);
-            } else {
-                self.order.push_back(id);
-            }
-            self.by_batch.insert(id, turn);
-        }
+    fn all(&mut self) -> impl Iterator<Item = &mut Turns> {
+        std::iter::once(&mut self.free).chain(self.bound.iter_mut().map(|(_, turns)| turns))
     }
 }
 
-/// The queue of one peer and the transport that serves it.
+/// The queue of one peer.
 pub(crate) struct PeerQueue {
-    pub(crate) id: SegmentId,
-    pub(crate) transport: Arc<dyn Transport>,
-    turns: Mutex<Turns>,
+    pub(crate) ways: Arc<Ways>,
+    waiting: Mutex<Waiting>,
     feeding: Turnstile,
-    /// When a slice last ended well.
-    served: Mutex<Option<Instant>>,
+    /// The route of the last round.
+    route: Mutex<Option<Arc<Route>>>,
 }
 
 impl PeerQueue {
-    pub(crate) fn new(id: SegmentId, transport: Arc<dyn Transport>) -> Self {
-        let (turns, feeding, served) = (Mutex::default(), Turnstile::default(), Mutex::default());
-        Self { id, transport, turns, feeding, served }
+    pub(crate) fn new(id: SegmentId, transports: Arc<[Arc<dyn Transport>]>) -> Self {
+        Self {
+            ways: Arc::new(Ways::new(id, transports)),
+            waiting: Mutex::default(),
+            feeding: Turnstile::default(),
+            route: Mutex::default(),
+        }
     }
 
-    /// Appends items, all of one batch.
-    pub(crate) fn push_back(&self, batch: &Arc<Batch>, items: impl IntoIterator<Item = Item>) {
-        self.turns.lock().of(batch).extend(items);
+    /// Appends tasks of one batch.
+    pub(crate) fn push_back(&self, batch: &Arc<Batch>, tasks: Range<u32>) {
+        self.waiting.lock().free.push_back(batch, tasks);
     }
 
     /// Puts an item before the others of its batch.
-    pub(crate) fn push_front(&self, item: Item) {
-        let batch = Arc::clone(&item.batch);
-        self.turns.lock().of(&batch).push_front(item);
+    pub(crate) fn push_front(&self, item: &Item) {
+        self.waiting.lock().of(item).push_front(item);
     }
 
-    /// A slice ended well.
-    pub(crate) fn on_served(&self, now: Instant) {
-        *self.served.lock() = Some(now);
-    }
-
-    /// Takes out everything that waits, where no slice has ended well since then: the peer is
-    /// silent, and would be so for each of them in turn.
-    pub(crate) fn give_up(&self, since: Instant) -> Vec<Item> {
-        if self.served.lock().is_some_and(|at| at >= since) {
+    /// Takes out everything that waits, where no more than `served` slices have ended well: the peer
+    /// is silent since then, and would be so for each of them in turn.
+    pub(crate) fn give_up(&self, served: u32) -> Vec<Item> {
+        if self.ways.served() != served {
             return Vec::new();
         }
-        let mut turns = self.turns.lock();
-        turns.order.clear();
-        turns.by_batch.drain().flat_map(|(_, turn)| turn.items).collect()
+        self.take_all()
     }
 
-    /// Forgets items of a batch whose task is ending or final. A batch without items is taken out
-    /// when its turn comes.
+    fn take_all(&self) -> Vec<Item> {
+        self.waiting.lock().all().flat_map(Turns::clear).collect()
+    }
+
+    /// Forgets what waits of tasks that are ending or final.
     pub(crate) fn purge(&self, batch: &Arc<Batch>) {
-        let mut turns = self.turns.lock();
-        let Some(turn) = turns.by_batch.get_mut(&batch.id()) else { return };
-        let inner = batch.lock();
-        turn.items.retain(|item| inner.tasks[item.task].open_work().is_some());
+        self.waiting.lock().all().for_each(|turns| turns.purge(batch));
     }
 
-    /// Feeds the transport until it has no room or nothing is left. `ends` counts how often tasks
-    /// were told to end.
+    /// Feeds the transports until they have no room or nothing is left. `ends` counts how often
+    /// tasks were told to end.
     pub(crate) fn pump(
         &self,
         slices: &SliceTable,
@@ -156,147 +125,215 @@ impl PeerQueue {
         self.feeding.pass(|| {
             // A peer that was forgotten meanwhile is the one that the first request was meant for.
             let Some(peer) = peer().or_else(|| self.meant()) else { return };
-            let before = ends.load(Ordering::Acquire);
-            let mut source = Source {
-                queue: self,
-                slices,
-                peer: &peer,
-                policy: self.transport.slices_to(&peer),
-                since: clock.now(),
-                orphans: &mut fed.orphans,
-                given: Vec::new(),
-                judged: None,
+            let since = clock.now();
+            let Some(best) = self.ways.choose(&peer, since) else {
+                return fed.stranded.extend(self.take_all());
             };
-            self.transport.submit(&peer, &mut source);
-            if ends.load(Ordering::Acquire) != before {
-                let given = source.given.into_iter();
-                fed.ending.extend(given.filter(Given::is_ending).map(|given| given.token));
+            let feeding = Feeding { slices, ends, since };
+            self.feed(&self.route(&peer, best), true, &feeding, &mut fed);
+            for via in self.bound_elsewhere(best) {
+                self.feed(&self.route(&peer, via), false, &feeding, &mut fed);
             }
         });
         fed
     }
 
+    /// The route of this round, usually that of the last.
+    fn route(&self, peer: &Arc<RemoteSegment>, via: Via) -> Arc<Route> {
+        let mut last = self.route.lock();
+        match &*last {
+            Some(route) if Arc::ptr_eq(&route.peer, peer) && route.via == via => Arc::clone(route),
+            _ => {
+                let (ways, peer) = (Arc::clone(&self.ways), Arc::clone(peer));
+                Arc::clone(last.insert(Arc::new(Route { ways, peer, via })))
+            }
+        }
+    }
+
+    fn feed(&self, route: &Arc<Route>, takes_free: bool, feeding: &Feeding<'_>, fed: &mut Fed) {
+        let Feeding { slices, ends, since } = *feeding;
+        let transport = &self.ways.transports[route.via.place()];
+        let before = ends.load(Ordering::Acquire);
+        let mut source = Source {
+            queue: self,
+            slices,
+            route,
+            takes_free,
+            policy: transport.slices_to(&route.peer),
+            since,
+            served: self.ways.served(),
+            orphans: &mut fed.orphans,
+            judged: None,
+        };
+        transport.submit(&route.peer, &mut source);
+        if ends.load(Ordering::Acquire) != before {
+            let gone = slices.gone_since(route, since).into_iter();
+            let is_ending = |batch: &Arc<Batch>, task: usize| batch.lock().tasks[task].is_ending();
+            let ending = gone.filter(|(batch, task, _)| is_ending(batch, *task));
+            fed.ending.push((route.via, ending.map(|(.., token)| token).collect()));
+        }
+    }
+
+    /// Other transports that pieces wait for.
+    fn bound_elsewhere(&self, best: Via) -> Vec<Via> {
+        let mut waiting = self.waiting.lock();
+        waiting.bound.retain(|(_, turns)| !turns.is_empty());
+        waiting.bound.iter().map(|(via, _)| *via).filter(|via| *via != best).collect()
+    }
+
     /// The peer that the first request was meant for.
     fn meant(&self) -> Option<Arc<RemoteSegment>> {
-        let turns = self.turns.lock();
-        let mut items = turns.order.iter().filter_map(|id| turns.by_batch[id].items.front());
-        items.find_map(|item| {
-            Some(Arc::clone(&item.batch.lock().tasks[item.task].open_work()?.peer))
+        let mut waiting = self.waiting.lock();
+        waiting.all().find_map(|turns| {
+            turns.firsts().find_map(|(batch, task)| {
+                Some(Arc::clone(&batch.lock().tasks[task].open_work()?.peer))
+            })
         })
     }
 }
 
 impl fmt::Debug for PeerQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PeerQueue({:?}, {} batches)", self.id, self.turns.lock().order.len())
+        write!(f, "PeerQueue({:?}, {} batches)", self.ways.id, self.waiting.lock().free.len())
     }
 }
 
-/// What feeding a transport left to be done.
+/// What feeding the transports left to be done.
 #[derive(Default)]
 pub(crate) struct Fed {
     /// Items that were meant for another process than the peer is now.
     pub(crate) orphans: Vec<Item>,
+    /// Items that no transport can take any more.
+    pub(crate) stranded: Vec<Item>,
     /// Slices whose task was told to end while they were handed over.
-    pub(crate) ending: Vec<SliceToken>,
+    pub(crate) ending: Vec<(Via, Vec<SliceToken>)>,
 }
 
-/// A slice that was handed over.
-struct Given {
-    batch: Arc<Batch>,
-    task: usize,
-    token: SliceToken,
-}
-
-impl Given {
-    fn is_ending(&self) -> bool {
-        self.batch.lock().tasks[self.task].is_ending()
-    }
+/// What every transport of one round is fed with.
+#[derive(Clone, Copy)]
+struct Feeding<'a> {
+    slices: &'a SliceTable,
+    ends: &'a AtomicU64,
+    since: Instant,
 }
 
 struct Source<'a> {
     queue: &'a PeerQueue,
     slices: &'a SliceTable,
-    peer: &'a Arc<RemoteSegment>,
+    route: &'a Arc<Route>,
+    /// Whether it also takes what may go by any transport.
+    takes_free: bool,
     policy: SlicePolicy,
     since: Instant,
+    served: u32,
     orphans: &'a mut Vec<Item>,
-    given: Vec<Given>,
-    /// The last snapshot that was compared with `peer`, and whether it is of another process.
+    /// The last snapshot that was compared with the peer, and whether it is of another process.
     judged: Option<(Arc<RemoteSegment>, bool)>,
 }
 
 impl SliceSource for Source<'_> {
     fn next_slice(&mut self) -> Option<Slice> {
-        let mut turns = self.queue.turns.lock();
+        let mut waiting = self.queue.waiting.lock();
+        if let Some(turns) = waiting.bound_to(self.route.via)
+            && let Some(slice) = self.next_from(turns)
+        {
+            return Some(slice);
+        }
+        if self.takes_free { self.next_from(&mut waiting.free) } else { None }
+    }
+}
+
+impl Source<'_> {
+    fn next_from(&mut self, turns: &mut Turns) -> Option<Slice> {
         loop {
-            let mut turn = turns.take_first()?;
-            let alone = turns.order.is_empty();
-            if turn.credit <= 0 && !alone {
-                turn.credit += GRANT;
-                turns.put_last(turn);
-                continue;
-            }
-            let slice = self.next_of(&mut turn);
-            let given = slice.as_ref().map_or(0, Slice::len);
-            turn.credit =
-                if alone { GRANT } else { turn.credit - i64::try_from(given).unwrap_or(0) };
-            turns.put_back(turn);
+            let slice = self.next_of(turns.current()?);
+            turns.charge(slice.as_ref().map_or(0, Slice::len));
             if slice.is_some() {
                 return slice;
             }
         }
     }
-}
 
-impl Source<'_> {
     /// Whether a request that was meant for `meant` must not go to the peer.
     fn is_orphan(&mut self, meant: &Arc<RemoteSegment>) -> bool {
-        if Arc::ptr_eq(meant, self.peer) {
-            return false;
-        }
         match &self.judged {
             Some((known, verdict)) if Arc::ptr_eq(known, meant) => *verdict,
             _ => {
-                let verdict = is_other_process(meant, self.peer);
+                let verdict = is_other_process(meant, &self.route.peer);
                 self.judged = Some((Arc::clone(meant), verdict));
                 verdict
             }
         }
     }
 
-    /// The next slice of a batch. Items that have none left are taken out.
+    /// The next slice of a batch. Entries that have none left are taken out.
     fn next_of(&mut self, turn: &mut Turn) -> Option<Slice> {
         let mut inner = turn.batch.lock();
         loop {
-            let front = turn.items.front()?;
-            let task = &mut inner.tasks[front.task];
-            let meant = task.open_work().map(|work| Arc::clone(&work.peer));
-            if meant.is_some_and(|meant| self.is_orphan(&meant)) {
-                self.orphans.extend(turn.items.pop_front());
+            let entry = turn.entries.front_mut()?;
+            let Some((index, again)) = entry.first() else {
+                turn.entries.pop_front();
+                continue;
+            };
+            let task = &mut inner.tasks[index];
+            let peer = &self.route.peer;
+            if let Some(meant) = task.open_work().map(|work| &work.peer)
+                && !Arc::ptr_eq(meant, peer)
+                && self.is_orphan(meant)
+            {
+                let batch = Arc::clone(&turn.batch);
+                self.orphans.push(Item { batch, task: index, piece: again });
+                step(entry, None);
                 continue;
             }
-            let piece = front.piece.or_else(|| task.cut(&self.policy));
-            let is_last = front.piece.is_some() || task.is_cut();
-            let launched = piece.and_then(|piece| Some((piece, task.launch(piece)?)));
-            let index = front.task;
-            if is_last {
-                turn.items.pop_front();
+            let (piece, rest) = match again {
+                Some(piece) => {
+                    let (piece, rest) = piece.split(self.policy.max_piece);
+                    (Some(piece), rest)
+                }
+                None => (task.cut(&self.policy), None),
+            };
+            let launched =
+                piece.and_then(|piece| Some((piece, task.launch(piece, self.route.via)?)));
+            if again.is_some() || task.is_cut() {
+                step(entry, rest);
             }
             let Some((piece, launch)) = launched else { continue };
-            let (batch, peer) = (Arc::clone(&turn.batch), Arc::clone(self.peer));
-            let flight = Flight { batch, task: index, piece, peer, since: self.since, held: None };
-            let token = self.slices.insert(flight);
-            self.given.push(Given { batch: Arc::clone(&turn.batch), task: index, token });
+            inner.leave(self.route.via);
+            let token = self.slices.insert(self.flight(&turn.batch, index, piece));
+            if entry.first().is_none() {
+                turn.entries.pop_front();
+            }
             return Some(Slice {
                 token,
                 op: launch.op,
                 local: launch.local,
                 remote: launch.remote,
-                peer: Arc::clone(self.peer),
+                peer: Arc::clone(&self.route.peer),
                 attempt: piece.attempt,
                 checked: launch.checked,
             });
         }
+    }
+
+    fn flight(&self, batch: &Arc<Batch>, task: usize, piece: Piece) -> Flight {
+        Flight {
+            batch: Arc::clone(batch),
+            route: Arc::clone(self.route),
+            since: self.since,
+            piece,
+            held: None,
+            task: u32::try_from(task).expect("a batch has fewer than 2^32 tasks"),
+            served: self.served,
+        }
+    }
+}
+
+/// Goes on to the next task of an entry, or to the rest of its piece.
+fn step(entry: &mut Entry, rest: Option<Piece>) {
+    match (&mut *entry, rest) {
+        (Entry::Fresh(tasks), _) => tasks.start += 1,
+        (Entry::Again(task, _), Some(rest)) => *entry = Entry::Again(*task, rest),
+        (Entry::Again(..), None) => *entry = Entry::Fresh(0..0),
     }
 }

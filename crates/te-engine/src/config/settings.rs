@@ -211,7 +211,10 @@ pub struct EngineSettings {
     pub quarantine_after: Duration,
     /// Notifications from peers that are kept until the caller takes them. Default 65,536.
     pub notify_queue: u32,
-    /// TCP only, whatever NICs there are. Default off.
+    /// The transports that may be used, by name, in order of preference. Empty (default): all that
+    /// there are, the fastest first. One that is not there is an error.
+    pub transports: Vec<String>,
+    /// TCP only, whatever NICs there are. Default off; `transports` counts more.
     pub force_tcp: bool,
     /// RDMA even where no NIC was found, so that the engine refuses to start. Default off.
     pub force_hca: bool,
@@ -230,6 +233,7 @@ impl Default for EngineSettings {
             unregister_timeout: Duration::from_secs(5),
             quarantine_after: Duration::from_secs(3),
             notify_queue: 65_536,
+            transports: Vec::new(),
             force_tcp: false,
             force_hca: false,
         }

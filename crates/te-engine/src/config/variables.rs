@@ -350,6 +350,12 @@ const ENGINE: &[Variable] = &[
         integer(1, 1 << 24, NUMBER),
         "notifications that are kept until the caller takes them",
     ),
+    Variable::new(
+        "engine.transports",
+        Kind::Names,
+        "transports that may be used, in order of preference, such as shm,tcp; empty: all, the fastest first",
+    )
+    .own("TE_TRANSPORTS"),
     Variable::new("engine.force_tcp", presence(true), "TCP only, whatever NICs there are")
         .mooncake("MC_FORCE_TCP"),
     Variable::new(

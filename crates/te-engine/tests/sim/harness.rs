@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{
-    BatchId, EngineConfig, Region, RegisterOptions, SegmentId, TaskState, TransferEngine,
-    TransferRequest, TransferStatus,
+    BatchId, EngineBuilder, EngineConfig, Region, RegisterOptions, SegmentId, TaskState,
+    TransferEngine, TransferRequest, TransferStatus,
 };
 use te_metadata::MemoryStore;
 use te_transport::testing::{FaultyTransport, SimBuilder, SimFabric, SimTransport};
@@ -92,15 +92,17 @@ impl World {
         (node, faulty)
     }
 
-    fn node_on(&self, name: &str, transport: Arc<dyn Transport>, inner: Arc<SimTransport>) -> Node {
-        let engine = TransferEngine::builder()
+    /// A builder for an engine of this world.
+    pub(crate) fn builder(&self, name: &str) -> EngineBuilder {
+        TransferEngine::builder()
             .name(name)
             .config(self.config.clone())
             .store(Arc::new(self.store.clone()))
-            .transport(transport)
             .without_threads(self.fabric.clock())
-            .build()
-            .unwrap();
+    }
+
+    fn node_on(&self, name: &str, transport: Arc<dyn Transport>, inner: Arc<SimTransport>) -> Node {
+        let engine = self.builder(name).transport(transport).build().unwrap();
         let region = engine.allocate(BUFFER).unwrap();
         engine.register(&region, RegisterOptions::default()).unwrap();
         Node { engine, region, transport: inner }

@@ -8,6 +8,7 @@
     reason = "tests panic, and name their seed"
 )]
 
+mod choice;
 mod faults;
 mod happy;
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use te_metadata::SegmentDescriptor;
-use te_segment::{LocalBuffer, RemoteSegment, SegmentId, Slice, SliceToken};
+use te_segment::{LocalBuffer, RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
 use crate::completion::{Completion, CompletionSink, RemoteSide};
@@ -22,6 +22,8 @@ use crate::transport::{
 pub enum Twist {
     /// It is reported as this fault, however it really ended; the peer's side is in doubt.
     Fault(SliceFault),
+    /// It ends in this fault before the transport sees it; nothing of it reached the peer.
+    Unsent(SliceFault),
     /// It is kept back until [`FaultyTransport::release`], or until the transport closes.
     Hold,
     /// It is reported twice.
@@ -95,6 +97,18 @@ impl<T: Transport> FaultyTransport<T> {
         self.plan.lock().twist_of_all = Some(twist);
     }
 
+    /// Spoils no slice that is taken from now on.
+    pub fn heal(&self) {
+        let mut plan = self.plan.lock();
+        plan.twists.clear();
+        plan.twist_of_all = None;
+    }
+
+    /// How many slices were taken.
+    pub fn taken(&self) -> u64 {
+        self.plan.lock().taken
+    }
+
     /// How many completions are kept back.
     pub fn held(&self) -> usize {
         self.plan.lock().held.len()
@@ -116,6 +130,10 @@ impl<T: Transport> FaultyTransport<T> {
 impl<T: Transport> Transport for FaultyTransport<T> {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn slices_to(&self, peer: &RemoteSegment) -> SlicePolicy {
+        self.inner.slices_to(peer)
     }
 
     fn start(&self, mut context: TransportContext) -> Result<(), StartError> {
@@ -163,7 +181,7 @@ impl<T: Transport> Transport for FaultyTransport<T> {
         let taken = self.inner.submit(peer, &mut watched);
         let sink = self.plan.lock().sink.clone();
         if let Some(sink) = sink {
-            early.into_iter().for_each(|token| sink.complete(done(token)));
+            early.into_iter().for_each(|completion| sink.complete(completion));
         }
         taken
     }
@@ -194,23 +212,29 @@ impl<T: fmt::Debug> fmt::Debug for FaultyTransport<T> {
 struct Watched<'a> {
     plan: &'a Mutex<Plan>,
     source: &'a mut dyn SliceSource,
-    early: &'a mut Vec<SliceToken>,
+    early: &'a mut Vec<Completion>,
 }
 
 impl SliceSource for Watched<'_> {
     fn next_slice(&mut self) -> Option<Slice> {
-        let slice = self.source.next_slice()?;
-        let mut plan = self.plan.lock();
-        plan.taken += 1;
-        let n = plan.taken;
-        let Some(twist) = plan.twists.remove(&n).or_else(|| plan.twist_of_all.clone()) else {
+        loop {
+            let slice = self.source.next_slice()?;
+            let mut plan = self.plan.lock();
+            plan.taken += 1;
+            let n = plan.taken;
+            let Some(twist) = plan.twists.remove(&n).or_else(|| plan.twist_of_all.clone()) else {
+                return Some(slice);
+            };
+            if let Twist::Unsent(fault) = twist {
+                self.early.push(unsent(slice.token, fault));
+                continue;
+            }
+            if twist == Twist::Early {
+                self.early.push(done(slice.token));
+            }
+            plan.on_the_way.insert(slice.token, twist);
             return Some(slice);
-        };
-        if twist == Twist::Early {
-            self.early.push(slice.token);
         }
-        plan.on_the_way.insert(slice.token, twist);
-        Some(slice)
     }
 }
 
@@ -235,7 +259,7 @@ impl CompletionSink for TwistingSink {
                 self.sink.complete(completion.clone());
                 self.sink.complete(completion);
             }
-            Some(Twist::Lose | Twist::Early) => {}
+            Some(Twist::Lose | Twist::Early | Twist::Unsent(_)) => {}
         }
     }
 
@@ -252,6 +276,10 @@ fn tell_rooms(plan: &Mutex<Plan>) -> bool {
     let Some(sink) = sink.filter(|_| !rooms.is_empty()) else { return false };
     rooms.into_iter().for_each(|peer| sink.room(peer));
     true
+}
+
+fn unsent(token: SliceToken, fault: SliceFault) -> Completion {
+    Completion { token, result: Err(fault), remote: RemoteSide::Untouched }
 }
 
 fn done(token: SliceToken) -> Completion {

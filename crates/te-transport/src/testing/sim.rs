@@ -82,9 +82,18 @@ impl SimFabric {
     /// # Panics
     /// For a text that is no segment name, and beyond 65535 endpoints.
     pub fn endpoint(&self, name: &str) -> Arc<SimTransport> {
+        self.endpoint_as(endpoint::PLAIN, name)
+    }
+
+    /// A new endpoint of a transport with a name of its own. It reaches those of the same transport
+    /// only, which say so in the part of their descriptor that bears the name.
+    ///
+    /// # Panics
+    /// As [`SimFabric::endpoint`].
+    pub fn endpoint_as(&self, transport: &'static str, name: &str) -> Arc<SimTransport> {
         let name = SegmentName::parse(name).expect("the name of an endpoint is a segment name");
-        let number = self.shared.world.lock().add_endpoint(name.clone());
-        Arc::new(SimTransport::new(Arc::clone(&self.shared), number, name))
+        let number = self.shared.world.lock().add_endpoint(transport, name.clone());
+        Arc::new(SimTransport::new(Arc::clone(&self.shared), number, (transport, name)))
     }
 
     /// What a directory would answer: address and descriptor of the youngest living endpoint of
@@ -107,9 +116,9 @@ impl SimFabric {
 
     /// Kills an endpoint and gives its successor of the same name.
     pub fn restart(&self, number: u16) -> Arc<SimTransport> {
-        let name = self.shared.world.lock().name_of(number);
+        let (transport, name) = self.shared.world.lock().name_of(number);
         self.kill(number);
-        self.endpoint(name.as_str())
+        self.endpoint_as(transport, name.as_str())
     }
 
     /// Lets the next thing happen; `false` when nothing is left, or another thread drives.

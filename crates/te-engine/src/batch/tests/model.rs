@@ -77,7 +77,7 @@ impl Pair {
                 let piece = task.cut(&POLICY);
                 assert_eq!(piece.is_some(), open && expected.launched < PIECES);
                 if let Some(piece) = piece {
-                    assert!(task.launch(piece).is_some());
+                    assert!(task.launch(piece, crate::testing_support::a_via()).is_some());
                     expected.launched += 1;
                     expected.flying.push(piece);
                 }
@@ -171,7 +171,7 @@ impl Pair {
             assert_eq!(sum.failed, count(TaskState::Canceled) + count(TaskState::Failed));
             assert_eq!(sum.state.is_final(), states.iter().all(Option::is_some));
             for (index, expected) in side.tasks.iter().enumerate() {
-                let status = batch.task_status(index).unwrap();
+                let (status, _) = batch.task_status(index).unwrap();
                 assert_eq!(
                     status.state,
                     expected.state.unwrap_or(TaskState::Waiting),

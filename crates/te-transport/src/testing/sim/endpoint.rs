@@ -3,13 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use te_metadata::SegmentName;
+use te_metadata::{SegmentDescriptor, SegmentName};
 use te_segment::{BufferGuard, SegmentId, Slice};
 
 use super::event::Ticket;
 use crate::completion::RemoteSide;
 use crate::fault::SliceFault;
 use crate::transport::TransportContext;
+
+/// The transport whose endpoints are found by the TCP data port.
+pub(super) const PLAIN: &str = "sim";
+
+/// Writes into a descriptor that the endpoint `number` of a transport is reached there.
+pub(super) fn publish(transport: &str, number: u16, descriptor: &mut SegmentDescriptor) {
+    if transport == PLAIN {
+        descriptor.tcp.data_port = Some(number);
+        descriptor.tcp.proto_version = 2;
+    } else if let Some(te) = &mut descriptor.te {
+        te.transports.insert(transport.to_owned(), number.into());
+    }
+}
+
+/// The endpoint of a transport that a descriptor names.
+pub(super) fn published(transport: &str, descriptor: &SegmentDescriptor) -> Option<u16> {
+    if transport == PLAIN {
+        return descriptor.tcp.data_port;
+    }
+    let number = descriptor.te.as_ref()?.transports.get(transport)?.as_u64()?;
+    u16::try_from(number).ok()
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
@@ -27,6 +49,7 @@ pub(super) struct Link {
 }
 
 pub(super) struct Endpoint {
+    pub(super) transport: &'static str,
     pub(super) name: SegmentName,
     pub(super) life: Life,
     pub(super) context: Option<TransportContext>,
@@ -39,8 +62,9 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(name: SegmentName) -> Self {
+    pub(super) fn new(transport: &'static str, name: SegmentName) -> Self {
         Self {
+            transport,
             name,
             life: Life::New,
             context: None,

@@ -8,6 +8,7 @@ use te_metadata::{ProtocolPart, SegmentDescriptor, SegmentName};
 use te_segment::{LocalBuffer, RemoteSegment, SegmentId, Slice, SliceToken};
 
 use super::Shared;
+use super::endpoint::{PLAIN, publish, published};
 use super::world::Delivery;
 use crate::capability::Capabilities;
 use crate::clock::Clock as _;
@@ -20,12 +21,17 @@ use crate::transport::{
 pub struct SimTransport {
     shared: Arc<Shared>,
     number: u16,
+    transport: &'static str,
     name: SegmentName,
 }
 
 impl SimTransport {
-    pub(super) fn new(shared: Arc<Shared>, number: u16, name: SegmentName) -> Self {
-        Self { shared, number, name }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: u16,
+        (transport, name): (&'static str, SegmentName),
+    ) -> Self {
+        Self { shared, number, transport, name }
     }
 
     /// The endpoint's number; it stands in the descriptor as the TCP data port.
@@ -52,7 +58,7 @@ impl SimTransport {
 impl Transport for SimTransport {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            name: "sim",
+            name: self.transport,
             slices: self.shared.world.lock().settings().slices,
             needs_local_registration: false,
             can_cancel: true,
@@ -63,17 +69,20 @@ impl Transport for SimTransport {
         if self.shared.world.lock().start(self.number, context) {
             return Ok(());
         }
-        Err(StartError { transport: "sim", cause: "the endpoint was started before".into() })
+        Err(StartError {
+            transport: self.transport,
+            cause: "the endpoint was started before".into(),
+        })
     }
 
     fn describe(&self, descriptor: &mut SegmentDescriptor) {
-        descriptor.tcp.data_port = Some(self.number);
-        descriptor.tcp.proto_version = 2;
+        publish(self.transport, self.number, descriptor);
     }
 
     fn reaches(&self, peer: &RemoteSegment) -> bool {
         let descriptor = peer.descriptor();
-        matches!(descriptor.part, ProtocolPart::Tcp { .. }) && descriptor.tcp.data_port.is_some()
+        let speaks = matches!(descriptor.part, ProtocolPart::Tcp { .. });
+        (speaks || self.transport != PLAIN) && published(self.transport, descriptor).is_some()
     }
 
     fn register(&self, _buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {

@@ -11,7 +11,7 @@ use te_segment::{
 
 use super::config::Settings;
 use super::copy::refused;
-use super::endpoint::{Endpoint, Fate, Life, Link, Progress, Running};
+use super::endpoint::{Endpoint, Fate, Life, Link, Progress, Running, published};
 use super::event::{Agenda, Ticket, What};
 use super::moves::{in_doubt_if_moving, move_bytes, phase, stop_in_the_middle, unreachable};
 use crate::clock::Clock as _;
@@ -84,13 +84,14 @@ impl World {
         &self.settings
     }
 
-    pub(super) fn add_endpoint(&mut self, name: SegmentName) -> u16 {
-        self.endpoints.push(Endpoint::new(name));
+    pub(super) fn add_endpoint(&mut self, transport: &'static str, name: SegmentName) -> u16 {
+        self.endpoints.push(Endpoint::new(transport, name));
         u16::try_from(self.endpoints.len()).expect("a fabric has at most 65535 endpoints")
     }
 
-    pub(super) fn name_of(&self, number: u16) -> SegmentName {
-        self.endpoints[usize::from(number) - 1].name.clone()
+    pub(super) fn name_of(&self, number: u16) -> (&'static str, SegmentName) {
+        let endpoint = &self.endpoints[usize::from(number) - 1];
+        (endpoint.transport, endpoint.name.clone())
     }
 
     pub(super) fn start(&mut self, number: u16, context: TransportContext) -> bool {
@@ -174,7 +175,8 @@ impl World {
     fn enqueue(&mut self, owner: u16, slice: Slice, now: Instant) {
         self.last += 1;
         let ticket = self.last;
-        let target = slice.peer.descriptor().tcp.data_port.unwrap_or(0);
+        let transport = self.endpoint_mut(owner).transport;
+        let target = published(transport, slice.peer.descriptor()).unwrap_or(0);
         let fate = self.draw_fate(slice.len());
         let mut running = Running {
             owner,

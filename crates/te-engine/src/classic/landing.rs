@@ -1,0 +1,183 @@
+//! What comes back from the transports: the end of each slice, and where a failed one goes next.
+//!
+//! I1  A piece whose path failed before any byte of it moved goes over to the next transport that
+//!     reaches the peer, at once.
+//! I2  A piece that a transport may still apply at the peer goes to that transport again, or nowhere.
+
+use std::cell::Cell;
+use std::sync::{Arc, Weak};
+
+use te_segment::SegmentId;
+use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
+
+use super::Classic;
+use super::park::Parked;
+use super::paths::{Failed, Via};
+use super::queue::{Item, PeerQueue};
+use crate::data_path::DataPath as _;
+use crate::retry::Verdict;
+use crate::slices::Flight;
+use crate::status::TaskState;
+use crate::task::{Landing, Piece};
+
+/// How often a piece may go over to another transport.
+const MAX_DETOURS: u8 = 32;
+
+impl Classic {
+    fn land(&self, flight: Flight, completion: &Completion) {
+        let (task, via, piece) = (flight.index(), flight.via(), flight.piece);
+        let landing = self.apply(&flight.batch, task, |inner| {
+            inner.arrive(via);
+            inner.tasks[task].land(piece, completion)
+        });
+        if let Landing::Fault(fault) = landing {
+            return self.fail(flight, fault, completion.remote);
+        }
+        if completion.result.is_ok() {
+            flight.route.ways.on_served(via, flight.since);
+        }
+    }
+
+    fn fail(&self, mut flight: Flight, fault: SliceFault, remote: RemoteSide) {
+        let has_other = self.leave_path(&flight, &fault, remote);
+        if remote == RemoteSide::InDoubt && !te_metadata::sabotage::is_off("doubt-binds") {
+            flight.piece.bound = Some(flight.via());
+        }
+        let may_go = flight.piece.bound.is_none() && flight.piece.detours < MAX_DETOURS;
+        if has_other && may_go {
+            return self.detour(&flight);
+        }
+        match self.policy.judge(flight.piece.attempt, &fault) {
+            Verdict::Refresh => self.park(Parked::faulted(&flight, fault)),
+            Verdict::GiveUp => {
+                let state = match fault.class {
+                    FaultClass::Cancelled | FaultClass::Closed => TaskState::Canceled,
+                    _ => TaskState::Failed,
+                };
+                if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
+                    self.refresh_in_background(flight.peer().id(), flight.since);
+                }
+                self.end_waiting(flight.peer().id(), (flight.via(), flight.served), &fault);
+                self.end_one(&flight.batch, flight.index(), state, fault);
+            }
+        }
+    }
+
+    /// Where the fault is one of the path, rests its transport; says whether another can be taken.
+    fn leave_path(&self, flight: &Flight, fault: &SliceFault, remote: RemoteSide) -> bool {
+        let is_early = matches!(fault.phase, Phase::Queue | Phase::Connect | Phase::Handshake);
+        let is_path = match fault.class {
+            FaultClass::Peer => true,
+            FaultClass::Rail => is_early || remote == RemoteSide::Untouched,
+            _ => false,
+        };
+        if !is_path || self.transports.len() == 1 {
+            return false;
+        }
+        let failed = flight.route.ways.on_failed(flight.via(), self.shared.clock.now());
+        if let Failed::Rests(lasts) = failed {
+            let transport = self.name_of(flight.via());
+            let peer = flight.peer().name().as_str();
+            tracing::info!(transport, peer, %fault, ?lasts, "a transport failed; another is taken");
+        }
+        failed != Failed::Alone
+    }
+
+    /// A piece of which no byte moved goes by another transport.
+    fn detour(&self, flight: &Flight) {
+        let Some(queue) = self.known_queue(flight.peer().id()) else { return };
+        self.shared.counters.detours.add(1);
+        let piece = Piece { detours: flight.piece.detours + 1, ..flight.piece };
+        let batch = Arc::clone(&flight.batch);
+        queue.push_front(&Item { batch, task: flight.index(), piece: Some(piece) });
+        self.pump(&queue);
+    }
+
+    /// Ends what waits behind a request that failed because its peer is silent or gone, so that not
+    /// each one finds that out in its turn; unless the peer has `served` more since that one left,
+    /// or can be reached by another transport.
+    pub(super) fn end_waiting(
+        &self,
+        target: SegmentId,
+        (via, served): (Via, u32),
+        fault: &SliceFault,
+    ) {
+        if fault.class != FaultClass::Peer {
+            return;
+        }
+        let Some(queue) = self.known_queue(target) else { return };
+        if queue.ways.on_failed(via, self.shared.clock.now()) != Failed::Alone {
+            return self.pump(&queue);
+        }
+        for Item { batch, task, .. } in queue.give_up(served) {
+            let cause = format!("it waited behind a request that failed: {}", fault.cause);
+            let mut behind = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
+            behind.address = fault.address;
+            self.end_one(&batch, task, TaskState::Failed, behind);
+        }
+    }
+
+    fn known_queue(&self, target: SegmentId) -> Option<Arc<PeerQueue>> {
+        self.queues.read().get(&target).cloned()
+    }
+}
+
+impl CompletionSink for Classic {
+    fn complete(&self, completion: Completion) {
+        match self.slices.take(completion.token) {
+            Some(flight) => self.land(flight, &completion),
+            None => self.shared.counters.stale_completions.add(1),
+        }
+    }
+
+    fn room(&self, peer: SegmentId) {
+        if let Some(queue) = self.known_queue(peer) {
+            self.pump(&queue);
+        }
+    }
+}
+
+thread_local! {
+    /// Whether this thread brings news of a transport. It may hold that one's locks.
+    static REPORTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread brings news of a transport just now.
+pub(super) fn is_reporting() -> bool {
+    REPORTS.get()
+}
+
+/// The time in which a thread brings news.
+struct Report(bool);
+
+impl Report {
+    fn begin() -> Self {
+        Self(REPORTS.replace(true))
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        REPORTS.set(self.0);
+    }
+}
+
+/// What transports report to. They do not keep the engine alive, which owns them.
+#[derive(Debug)]
+pub(crate) struct Sink(pub(crate) Weak<Classic>);
+
+impl CompletionSink for Sink {
+    fn complete(&self, completion: Completion) {
+        if let Some(classic) = self.0.upgrade() {
+            let _report = Report::begin();
+            classic.complete(completion);
+        }
+    }
+
+    fn room(&self, peer: SegmentId) {
+        if let Some(classic) = self.0.upgrade() {
+            let _report = Report::begin();
+            classic.room(peer);
+        }
+    }
+}
