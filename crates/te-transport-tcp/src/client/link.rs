@@ -264,17 +264,18 @@ pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFaul
     SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
 }
 
-/// Whether an attempt or a connection failed by the way to the peer, so that another way may do.
+/// Whether a connection was lost by the way to the peer, and not by the peer.
 pub(super) fn is_of_the_path(errno: Option<i32>) -> bool {
-    const OF_THE_PATH: [i32; 6] = [
-        libc::ECONNREFUSED,
-        libc::ETIMEDOUT,
-        libc::EHOSTUNREACH,
-        libc::ENETUNREACH,
-        libc::ENETDOWN,
-        libc::EADDRNOTAVAIL,
-    ];
+    const OF_THE_PATH: [i32; 4] =
+        [libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ENETDOWN];
     errno.is_some_and(|number| OF_THE_PATH.contains(&number))
+}
+
+/// Whether an attempt to connect failed by something that another way may not have; a shortage on
+/// this host every way has.
+pub(super) fn is_of_the_attempt(errno: Option<i32>) -> bool {
+    const SHORTAGES: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    errno.is_some_and(|number| !SHORTAGES.contains(&number))
 }
 
 #[cfg(test)]

@@ -191,6 +191,8 @@ impl Client {
                 }
                 News::Refused(fault) => {
                     self.close_link(index, Fate::Close);
+                    // Somebody else may be there, at an address that is of another network too.
+                    self.pause_rail(now, peer, lane);
                     return self.fail_attempt(now, peer, fault);
                 }
             }
