@@ -5,8 +5,8 @@
 
 mod checks;
 
+use super::micro::Micro;
 use super::sample::{Figures, Sample, State, digits, median};
-use super::tools::Tools;
 use crate::ui;
 
 /// What is looked at in a sample.
@@ -81,12 +81,12 @@ impl Word {
     }
 }
 
-/// Everything that can be judged by samples or by files of other tools.
-pub(crate) fn all(samples: &[Sample], tools: &Tools) -> Vec<Verdict> {
+/// Everything that can be judged.
+pub(crate) fn all(samples: &[Sample], micro: &[Micro]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> =
         checks::all().iter().map(|check| check.judge(samples)).collect();
     verdicts.extend(["nixl", "libfabric"].map(|peer| checks::cells(samples, peer)));
-    verdicts.extend(checks::of_files(tools));
+    verdicts.extend(micro.iter().filter_map(Micro::judge));
     verdicts
 }
 

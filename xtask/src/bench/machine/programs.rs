@@ -38,7 +38,7 @@ impl Machine<'_> {
                 self.own(&self.tools.nixl, &[work.op.capitals()], work, Some(("UCX_TLS", ways)))
             }
             Who::Libfabric => self.own(&self.tools.libfabric, &[work.op.capitals()], work, None),
-            Who::Idle { key } => self.idle(key),
+            Who::Idle => self.idle(),
         }
     }
 
@@ -174,10 +174,11 @@ impl Machine<'_> {
         Ok(plain(&json(&self.run(command, None)?.output)?))
     }
 
-    fn idle(&self, key: &str) -> anyhow::Result<Figures> {
+    fn idle(&self) -> anyhow::Result<Figures> {
         let mut command = measured(self.tools, &self.tools.te, false);
         command.args(["bench-idle", "100", &self.seconds.max(2.0).to_string()]);
-        let value = json(&self.run(command, None)?.output)?[key].as_f64();
+        command.env("TE_TRANSPORTS", "tcp");
+        let value = json(&self.run(command, None)?.output)?["cpu_percent"].as_f64();
         Ok(Figures { value, ..Figures::default() })
     }
 }

@@ -1,10 +1,7 @@
 //! What must hold: one line for each part of each row.
 
-use serde_json::Value;
-
 use super::{Bar, Check, Measure, Metric, Verdict, Word};
 use crate::bench::sample::{Sample, State, digits, median};
-use crate::bench::tools::Tools;
 
 const MOONCAKES: &[&str] = &["mooncake write", "mooncake read"];
 
@@ -130,16 +127,8 @@ fn costs() -> Vec<Check> {
         let measure = Measure::Difference { ours: checked, theirs: plain };
         checks.push(Check { measure, than: "s/GB", ..sums });
     }
-    let idle: [(_, _, _, &str); 4] = [
-        ("idle, 100 open peers", "cpu write", 0.5, "% of a core"),
-        ("memory of an idle engine", "memory write", 20e6, "bytes"),
-        ("memory of an open peer", "peer write", 65_536.0, "bytes"),
-        ("memory of a registered buffer", "buffer write", 256.0, "bytes"),
-    ];
-    for (work, ours, bar, than) in idle {
-        let check = ratio((work, "idle", ours, &[]), Metric::Value, AtMost(bar));
-        checks.push(check.plain(than));
-    }
+    let idle = ratio(("idle, 100 open peers", "idle", "te write", &[]), Metric::Value, AtMost(0.5));
+    checks.push(idle.plain("% of a core"));
     checks
 }
 
@@ -264,40 +253,6 @@ fn cell(samples: &[Sample], group: &str, peer: &str, op: &str) -> Result<f64, St
         Some(one.figures.rate? / other.figures.rate?)
     });
     median(ratios.collect()).ok_or_else(|| "never in one state for both".to_owned())
-}
-
-/// What other tools measured and left as JSON in `target/bench`.
-pub(super) fn of_files(tools: &Tools) -> Vec<Verdict> {
-    let rows = [
-        (
-            "memory of a request in flight",
-            "memory.json",
-            "request_in_flight_bytes",
-            256.0,
-            "bytes beside its credit",
-        ),
-        (
-            "submit with 100 000 buffers, 1 000 peers",
-            "micro.json",
-            "submit_ratio",
-            1.2,
-            "× of 10 buffers, 1 peer",
-        ),
-        ("lookup among 100 000 buffers", "micro.json", "lookup_100000_ns", 500.0, "ns"),
-    ];
-    let judge = |(work, file, key, bar, unit): (&str, &str, &str, f64, &str)| {
-        let text = std::fs::read_to_string(tools.folder.join(file)).ok();
-        let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-        let number = value.as_ref().and_then(|value| value[key].as_f64());
-        let (word, measured) = match number {
-            Some(number) if number <= bar => (Word::Met, digits(number)),
-            Some(number) => (Word::Missed, digits(number)),
-            None => (Word::Open, format!("target/bench/{file} does not tell {key}")),
-        };
-        let (work, at_least) = (work.to_owned(), format!("≤ {bar} {unit}"));
-        Verdict { work, at_least, aim: String::new(), measured, word }
-    };
-    rows.map(judge).into()
 }
 
 #[cfg(test)]
