@@ -129,7 +129,7 @@ impl Check {
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
         let text = format!(
-            "{} ({}–{}, {})",
+            "{} ({} to {}, {})",
             digits(middle),
             digits(least),
             digits(most),
@@ -249,7 +249,7 @@ mod tests {
         let samples = [round(0, 4.0, 2.0, 1.0), round(1, 3.0, 1.0, 2.0), round(2, 9.0, 3.0, 1.0)];
         let verdict = CHECK.judge(&samples.concat());
         assert_eq!(verdict.word, Word::Met);
-        assert_eq!(verdict.measured, "2.00 (1.50–3.00, 3 rounds)");
+        assert_eq!(verdict.measured, "2.00 (1.50 to 3.00, 3 rounds)");
         let strict = Check { bar: Bar::AtLeast(2.1), ..CHECK };
         assert_eq!(strict.judge(&samples.concat()).word, Word::Missed);
     }

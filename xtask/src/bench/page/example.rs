@@ -59,6 +59,6 @@ fn figures(rate: f64) -> Figures {
         p99: Some(90.0 / rate),
         cpu_here: Some(0.4 / rate),
         cpu_there: Some(0.3 / rate),
-        value: None,
+        value: (rate < 3.2).then_some(rate / 10.0),
     }
 }

@@ -45,6 +45,10 @@ pub(super) fn all() -> Vec<Check> {
     checks.extend(costs());
     checks.extend(same_host());
     checks.extend(against());
+    // Directions of the same thing stand together.
+    let kind = |check: &Check| (check.group, check.metric, check.bar.text(), check.than);
+    let kinds: Vec<_> = checks.iter().map(kind).collect();
+    checks.sort_by_key(|check| kinds.iter().position(|known| *known == kind(check)));
     checks
 }
 
