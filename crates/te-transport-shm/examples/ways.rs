@@ -26,7 +26,8 @@ use te_transport::{Completion, CompletionSink, Transport};
 use te_transport_shm::{ShmConfig, ShmTransport};
 
 const SPREAD: u64 = 256 << 20;
-const SHAPES: [(u64, u64); 4] = [(4 << 10, 128), (64 << 10, 8), (1 << 20, 8), (64 << 20, 1)];
+const SHAPES: [(u64, u64); 5] =
+    [(4 << 10, 1), (4 << 10, 128), (64 << 10, 8), (1 << 20, 8), (64 << 20, 1)];
 const CELL: Duration = Duration::from_millis(60);
 const ROUNDS: usize = 5;
 
