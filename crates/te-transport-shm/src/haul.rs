@@ -266,3 +266,6 @@ impl<T: Target> Core for Haul<T> {
         self.copier.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;
