@@ -65,7 +65,10 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
     };
     let micro = micro::figures(workspace, &mut journal, flags)?;
     let conditions = machine::conditions(workspace, flags, &tools, &samples);
-    let verdicts = verdict::all(&samples, &micro);
+    let mut verdicts = verdict::all(&samples, &micro);
+    if flags.only.is_some() {
+        verdicts.retain(verdict::Verdict::is_run);
+    }
     ui::say(&verdict::table(&verdicts));
     conditions.iter().for_each(|line| ui::say(line));
     let report = page::write(workspace, &tools, (&samples, &micro), &verdicts, &conditions)?;

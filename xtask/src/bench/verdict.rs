@@ -81,6 +81,16 @@ impl Word {
     }
 }
 
+/// Told of a row whose group was left out.
+const NOT_RUN: &str = "was not run";
+
+impl Verdict {
+    /// Whether its group was measured, or was tried to be.
+    pub(crate) fn is_run(&self) -> bool {
+        self.measured != NOT_RUN
+    }
+}
+
 /// Everything that can be judged.
 pub(crate) fn all(samples: &[Sample], micro: &[Micro]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> =
@@ -142,7 +152,7 @@ impl Check {
     fn values(&self, samples: &[Sample]) -> Result<Vec<f64>, String> {
         let own: Vec<&Sample> = samples.iter().filter(|one| one.group == self.group).collect();
         if own.is_empty() {
-            return Err("was not run".to_owned());
+            return Err(NOT_RUN.to_owned());
         }
         let of = |label: &str| -> Result<Vec<&Sample>, String> {
             let found: Vec<&Sample> =

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use super::{Figures, Kind, Machine, Ran, json, measured, pause, plain};
@@ -78,6 +78,8 @@ impl Machine<'_> {
     fn te_figures(&self, command: Command, target: Option<u32>) -> anyhow::Result<Figures> {
         let ran = self.run(command, target)?;
         let value = json(&ran.output)?;
+        let (asked, used) = (value["asked"].as_str(), value["transport"].as_str());
+        ensure!(asked == used, "asked for {asked:?}, bytes were moved by {used:?}");
         let cpu = |side: &str| value["cpu_seconds_per_gigabyte"][side].as_f64();
         let rate = value["gigabytes_per_second"].as_f64();
         // Of a target that is not its own child te knows nothing.
