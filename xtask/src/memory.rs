@@ -41,8 +41,13 @@ struct Watch {
 
 const ASAN: Watch = Watch {
     name: "asan",
-    packages: &["te-segment", "te-transport", "te-transport-tcp"],
-    features: &["te-segment/testing", "te-transport/testing", "te-transport-tcp/testing"],
+    packages: &["te-segment", "te-transport", "te-transport-shm", "te-transport-tcp"],
+    features: &[
+        "te-segment/testing",
+        "te-transport/testing",
+        "te-transport-shm/testing",
+        "te-transport-tcp/testing",
+    ],
     // With a target named, build scripts and macros are not watched.
     targets: &["--lib", "--tests", "--target", TARGET],
     under: &[],

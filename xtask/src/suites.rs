@@ -82,6 +82,12 @@ pub(crate) const SUITES: &[Suite] = &[
         kind: Kind::System(PeerUse::Some),
     },
     Suite {
+        name: "shm",
+        about: "processes of one host that copy directly, under guards that both see",
+        from: Level::Default,
+        kind: Kind::System(PeerUse::None),
+    },
+    Suite {
         name: "field",
         about: "bugs that users of Mooncake reported, as tests of ours",
         from: Level::Default,

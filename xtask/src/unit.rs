@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("te-metadata-server", &["tls"]),
     ("te-segment", &["testing"]),
     ("te-transport", &["testing"]),
+    ("te-transport-shm", &["testing"]),
     ("te-transport-tcp", &["testing"]),
     ("te-draw", &[]),
     ("te-engine", &["async", "testing"]),

@@ -279,15 +279,34 @@ impl EngineBuilder {
     }
 
     /// All that this build has, the fastest first.
-    #[cfg(feature = "tcp")]
     fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+        [self.same_host(), self.tcp()].concat()
+    }
+
+    #[cfg(feature = "shm")]
+    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
+        use te_transport_shm::{LocalTransport, ShmConfig, ShmTransport};
+        let config = ShmConfig::default();
+        vec![
+            Arc::new(LocalTransport::new(config.clone())),
+            Arc::new(ShmTransport::new(config)),
+        ]
+    }
+
+    #[cfg(not(feature = "shm"))]
+    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
+        Vec::new()
+    }
+
+    #[cfg(feature = "tcp")]
+    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
         let mut config = self.config.tcp.to_tcp();
         config.port = PortChoice::Range(self.port_range());
         vec![Arc::new(te_transport_tcp::TcpTransport::new(config))]
     }
 
     #[cfg(not(feature = "tcp"))]
-    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
+    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
         Vec::new()
     }
 

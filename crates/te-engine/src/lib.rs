@@ -107,11 +107,12 @@ pub use te_metadata::{
     HostPort, Incarnation, Notify, PeerError, ResolveError, SegmentName, Standing,
 };
 pub use te_segment::{
-    Access, AlignedBuffer, CopyError, LocalRange, Opcode, RangeError, Region, RegionError,
-    RegisterError, RegisterOptions, RemoteAccess, RemoteSegment, SegmentId, UnregisterError,
+    Access, AlignedBuffer, Allocation, AllocationError, CopyError, LocalRange, Opcode, Pages,
+    RangeError, Region, RegionError, RegisterError, RegisterOptions, RemoteAccess, RemoteSegment,
+    SegmentId, UnregisterError,
 };
 pub use te_topology::{
-    AddressError, CustomTopologyError, MatrixError, MemoryLocation, NicName, NicTiers,
+    AddressError, CustomTopologyError, MatrixError, MemoryLocation, NicName, NicTiers, NumaNode,
     PriorityMatrix,
 };
 pub use te_transport::{FaultClass, Phase, RemoteSide, SliceFault, Transport};

@@ -24,7 +24,8 @@ fn node() -> Node {
 }
 
 fn node_with(config: EngineConfig) -> Node {
-    let engine = TransferEngine::builder().name("127.0.0.1").config(config).build().unwrap();
+    let builder = TransferEngine::builder().name("127.0.0.1").config(config).only(["tcp"]);
+    let engine = builder.build().unwrap();
     let region = engine.allocate(SIZE).unwrap();
     engine.register(&region, RegisterOptions::default()).unwrap();
     Node { engine, region }

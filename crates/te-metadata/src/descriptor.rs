@@ -8,6 +8,7 @@
 mod codec;
 mod encode;
 mod error;
+mod nic_address;
 mod pages;
 mod te_object;
 
@@ -20,6 +21,7 @@ use te_topology::{NicName, PriorityMatrix};
 pub(crate) use codec::incarnation;
 pub use codec::{MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES};
 pub use error::DecodeError;
+pub use nic_address::{MAX_NIC_ADDRESSES, NicAddress, ParseNicAddressError};
 pub use pages::{
     ChunkDigest, ChunkList, ChunkRef, DescriptorChunk, MIN_PAGE_BYTES, PAGE_BYTES, PagedDescriptor,
 };

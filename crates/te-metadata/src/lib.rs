@@ -30,8 +30,9 @@ mod timestamp;
 pub use descriptor::{
     BufferDescriptor, BufferHandle, ChunkDigest, ChunkList, ChunkRef, DecodeError, DescriptorChunk,
     DeviceDescriptor, FileDescriptor, Incarnation, MAX_BUFFERS, MAX_DESCRIPTOR_BYTES, MAX_DEVICES,
-    MIN_PAGE_BYTES, PAGE_BYTES, PagedDescriptor, ParseIncarnationError, ProtocolPart, Rkey,
-    SegmentDescriptor, TE_OBJECT_VERSION, TcpEndpoint, TeObject,
+    MAX_NIC_ADDRESSES, MIN_PAGE_BYTES, NicAddress, PAGE_BYTES, PagedDescriptor,
+    ParseIncarnationError, ParseNicAddressError, ProtocolPart, Rkey, SegmentDescriptor,
+    TE_OBJECT_VERSION, TcpEndpoint, TeObject,
 };
 pub use directory::{Directory, ResolveError, Resolved};
 pub use frame::{

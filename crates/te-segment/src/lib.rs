@@ -1,7 +1,7 @@
 //! Which bytes, cut how.
 //!
 //! Regions of registered memory, the local segment with its guards and generations, the cache of
-//! remote descriptors, and the cutting of requests into slices. Opens no socket, starts no thread,
+//! remote descriptors, the cutting of requests into slices, and the rails to a peer. Opens no socket, starts no thread,
 //! reads no clock: whatever depends on time takes `now` as an argument.
 //!
 //! ```
@@ -15,15 +15,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod alloc;
+mod copy;
 mod error;
 mod id;
 mod local;
 mod memory;
 mod plan;
+mod rail;
 mod range;
 mod remote;
 mod slice;
 
+pub use alloc::{AlignedBuffer, Allocation, AllocationError, Pages};
+pub use copy::{CacheGuess, Caching};
 pub use error::{AccessError, CopyError, RangeError, RegionError, RegisterError, UnregisterError};
 pub use id::{BufferId, SegmentId};
 pub use local::{
@@ -32,8 +37,9 @@ pub use local::{
 };
 #[cfg(any(test, feature = "testing"))]
 pub use memory::VanishingMemory;
-pub use memory::{AlignedBuffer, Region, Span};
+pub use memory::{MapError, Region, SharedMemory, Span};
 pub use plan::{Pieces, SlicePolicy};
+pub use rail::{RailIndex, RailPauses, RailSet, RailState};
 pub use range::{LocalRange, RemoteRange};
 pub use remote::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments};
 pub use slice::{Opcode, Slice, SliceToken};

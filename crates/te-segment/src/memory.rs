@@ -6,7 +6,8 @@
 //! answers `EFAULT` where a plain load would end the process.
 //!
 //! I1  A region is not null, not empty, does not wrap, and was mapped when it was made.
-//! I2  Engine-allocated memory lives until the last clone of its region is dropped.
+//! I2  Engine-allocated memory, and that which a peer lent, lives until the last clone of its region
+//!     is dropped.
 #![allow(unsafe_code, reason = "the door between raw memory and the engine; docs/memory-safety.md")]
 
 use std::fmt;
@@ -14,83 +15,39 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub(crate) use self::mapping::{Mapping, Source, page_size};
+pub(crate) use self::shared::sealed_file;
+pub use self::shared::{MapError, SharedMemory};
+use crate::alloc::AlignedBuffer;
+use crate::copy::{Caching, stream};
 use crate::error::{CopyError, RangeError, RegionError};
 use crate::range::{LocalRange, check};
 
-/// Zeroed, page-aligned memory that the engine allocates and owns. Becomes a [`Region`] without
-/// `unsafe`; pages are taken from the system when they are first touched.
-pub struct AlignedBuffer {
-    ptr: NonNull<u8>,
-    len: usize,
-}
-
-impl AlignedBuffer {
-    /// Allocates `len` bytes, all zero.
-    ///
-    /// # Errors
-    /// [`RegionError::Empty`], [`RegionError::TooLong`], [`RegionError::NoMemory`].
-    pub fn zeroed(len: usize) -> Result<Self, RegionError> {
-        check_len(0, len as u64)?;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
-        // existing memory; the length is not zero.
-        let raw = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if raw == libc::MAP_FAILED {
-            return Err(RegionError::NoMemory {
-                len: len as u64,
-                cause: io::Error::last_os_error(),
-            });
-        }
-        let ptr = NonNull::new(raw.cast::<u8>()).ok_or(RegionError::Null)?;
-        Ok(Self { ptr, len })
-    }
-}
-
-impl Drop for AlignedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: `ptr` and `len` are those of the mapping made in `zeroed`, unmapped only here.
-        unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
-    }
-}
-
-impl fmt::Debug for AlignedBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AlignedBuffer({:p}+{})", self.ptr, self.len)
-    }
-}
-
-// SAFETY: the mapping belongs to this value alone and is reached through `Region`'s copies only;
-// moving the owner to another thread moves nothing.
-unsafe impl Send for AlignedBuffer {}
-// SAFETY: shared access offers no reference to the bytes, only copies that tolerate concurrent
-// change (see `Region::read_into`).
-unsafe impl Sync for AlignedBuffer {}
+mod mapping;
+mod shared;
 
 #[derive(Clone)]
 enum Owner {
     Engine {
-        _mapping: Arc<AlignedBuffer>,
+        mapping: Arc<Mapping>,
     },
     Caller,
     /// Treated as memory of a caller; the mapping stays so that its addresses stay taken.
     #[cfg(any(test, feature = "testing"))]
     Vanishing {
-        _mapping: Arc<AlignedBuffer>,
+        _mapping: Arc<Mapping>,
     },
 }
 
 impl Owner {
-    /// Whether the memory is readable and writable for as long as the region lives.
+    /// Whether the memory is readable for as long as the region lives.
     fn is_engine(&self) -> bool {
         matches!(self, Self::Engine { .. })
+    }
+
+    /// Whether it is writable as well. What a peer lent to be read is not.
+    fn is_writable(&self) -> bool {
+        matches!(self, Self::Engine { mapping } if mapping.is_writable())
     }
 }
 
@@ -172,6 +129,12 @@ impl Region {
         Ok(Self { inner: Arc::new(Inner { ptr, len, owner: self.inner.owner.clone() }) })
     }
 
+    /// Whether the engine allocated it, or mapped it of a peer: then it cannot vanish, and is copied
+    /// without a system call.
+    pub fn is_engine_memory(&self) -> bool {
+        self.inner.owner.is_engine()
+    }
+
     /// Whether two handles name the same memory.
     pub fn is_same(&self, other: &Self) -> bool {
         self.inner.ptr == other.inner.ptr && self.inner.len == other.inner.len
@@ -199,10 +162,10 @@ impl Region {
     /// [`CopyError`] outside the region, or where the memory is gone or read-only.
     pub fn write_from(&self, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
         let span = self.checked_span(offset, bytes.len())?;
-        if !self.inner.owner.is_engine() {
+        if !self.inner.owner.is_writable() {
             return foreign_copy(Direction::In, span, bytes.as_ptr().cast_mut());
         }
-        // SAFETY: as in `read_into`, the other way round.
+        // SAFETY: as in `read_into`, the other way round, and the memory is writable.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.ptr(), span.len()) };
         Ok(())
     }
@@ -225,8 +188,9 @@ impl Region {
 
 impl From<AlignedBuffer> for Region {
     fn from(buffer: AlignedBuffer) -> Self {
-        let (ptr, len) = (buffer.ptr, buffer.len);
-        let owner = Owner::Engine { _mapping: Arc::new(buffer) };
+        let (mapping, len) = buffer.into_parts();
+        let ptr = mapping.ptr();
+        let owner = Owner::Engine { mapping: Arc::new(mapping) };
         Self { inner: Arc::new(Inner { ptr, len, owner }) }
     }
 }
@@ -265,6 +229,12 @@ impl Span {
         self.len == 0
     }
 
+    /// Whether the two share a byte.
+    fn overlaps(&self, other: Self) -> bool {
+        let (ours, theirs) = (self.ptr().addr(), other.ptr().addr());
+        ours < theirs.wrapping_add(other.len) && theirs < ours.wrapping_add(self.len)
+    }
+
     /// What is left behind the first `n` bytes; empty when `n` is the length or more.
     #[must_use]
     pub fn after(&self, n: usize) -> Self {
@@ -280,7 +250,7 @@ impl Span {
     }
 }
 
-fn check_len(address: u64, len: u64) -> Result<(), RegionError> {
+pub(crate) fn check_len(address: u64, len: u64) -> Result<(), RegionError> {
     if len == 0 {
         return Err(RegionError::Empty { address });
     }
@@ -296,7 +266,7 @@ fn check_len(address: u64, len: u64) -> Result<(), RegionError> {
 /// Asks the kernel whether every page of the range is mapped and its ends can be read.
 fn check_mapped(address: u64, len: usize) -> Result<(), RegionError> {
     let unmapped = |cause| RegionError::Unmapped { address, len: len as u64, cause };
-    let start = address & !(page_size() - 1);
+    let start = address & !(page_size() as u64 - 1);
     let whole = usize::try_from(address - start).expect("below a page") + len;
     let first = std::ptr::without_provenance_mut::<libc::c_void>(
         usize::try_from(start).expect("an address fits"),
@@ -319,13 +289,6 @@ fn check_mapped(address: u64, len: usize) -> Result<(), RegionError> {
     Ok(())
 }
 
-/// Bytes of a page, a power of two.
-fn page_size() -> u64 {
-    // SAFETY: asks for a number that the system fixes at boot.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(4096)
-}
-
 #[derive(Clone, Copy)]
 enum Direction {
     In,
@@ -336,19 +299,86 @@ fn fault(at: Span, cause: io::Error) -> CopyError {
     CopyError::Fault { address: at.ptr().addr() as u64, cause }
 }
 
-/// Copies between `span`, which may be unmapped at any time, and `span.len()` bytes at `ours`.
+/// Copies between two ranges of the same length, which may overlap.
+pub(crate) fn copy_between(
+    from: &LocalRange,
+    to: &LocalRange,
+    caching: Caching,
+) -> Result<(), CopyError> {
+    let (offset, len, within) = (0, to.len(), from.len());
+    if len != within {
+        return Err(RangeError { offset, len, within }.into());
+    }
+    let (source, target) = (from.span(), to.span());
+    let plain = from.region().inner.owner.is_engine() && to.region().inner.owner.is_writable();
+    match plain {
+        false => kernel_copy(source, target, to.region().inner.owner.is_writable()),
+        true => {
+            plain_copy(source, target, caching);
+            Ok(())
+        }
+    }
+}
+
+/// Copies between ranges of engine memory, alive and writable for the call.
+fn plain_copy(from: Span, to: Span, caching: Caching) {
+    let (source, target, len) = (from.ptr().cast_const(), to.ptr(), from.len());
+    if from.overlaps(to) {
+        // SAFETY: both lie inside mappings that the callers' regions keep, and may overlap.
+        unsafe { std::ptr::copy(source, target, len) };
+    } else if caching == Caching::Bypass {
+        // SAFETY: the same, and they do not overlap.
+        unsafe { stream::copy(source, target, len) };
+    } else {
+        // SAFETY: the same.
+        unsafe { std::ptr::copy_nonoverlapping(source, target, len) };
+    }
+}
+
+/// Copies where a caller may have unmapped either side; `writable` says that `to` cannot be gone.
+fn kernel_copy(from: Span, to: Span, writable: bool) -> Result<(), CopyError> {
+    if from.overlaps(to) {
+        return overlapping_copy(from, to);
+    }
+    if writable {
+        // The fault, if any, is that of the source.
+        return foreign_copy(Direction::Out, from, to.ptr());
+    }
+    foreign_copy(Direction::In, to, from.ptr())
+}
+
+/// The kernel copies forwards and by pages, so overlapping ranges go through a buffer in between,
+/// piece by piece from the end that is not overwritten first.
+fn overlapping_copy(from: Span, to: Span) -> Result<(), CopyError> {
+    let mut bounce = [0u8; BOUNCE];
+    let backwards = to.ptr() > from.ptr();
+    let pieces = from.len().div_ceil(BOUNCE);
+    for n in 0..pieces {
+        let at = BOUNCE * if backwards { pieces - 1 - n } else { n };
+        let (source, target) = (from.after(at).first(BOUNCE), to.after(at).first(BOUNCE));
+        foreign_copy(Direction::Out, source, bounce.as_mut_ptr())?;
+        foreign_copy(Direction::In, target, bounce.as_mut_ptr())?;
+    }
+    Ok(())
+}
+
+/// Bytes of a piece that is copied through a buffer on the stack.
+const BOUNCE: usize = 16 << 10;
+
+/// Copies between `span`, which may be unmapped at any time, and `span.len()` bytes at `ours`, which
+/// the kernel finds gone as well if they are.
 fn foreign_copy(direction: Direction, span: Span, ours: *mut u8) -> Result<(), CopyError> {
     let mut done = 0;
     while done < span.len() {
         let rest = span.after(done);
-        // SAFETY: `ours` has `span.len()` bytes and `done` is below that.
-        let here = unsafe { ours.add(done) };
+        let here = ours.wrapping_add(done);
         let local = libc::iovec { iov_base: here.cast(), iov_len: rest.len() };
         let remote = libc::iovec { iov_base: rest.ptr().cast(), iov_len: rest.len() };
         let pid = std::process::id().cast_signed();
         let moved = match direction {
-            // SAFETY: both iovecs live on this stack; `local` names valid memory, `remote` is only
-            // touched by the kernel, which answers EFAULT where it is not mapped.
+            // SAFETY: both iovecs live on this stack; what they name is only touched by the kernel,
+            // which answers EFAULT where it is not mapped, and no reference to it exists but that
+            // of the caller of `read_into` or `write_from`, who lent it for the call.
             Direction::Out => unsafe {
                 libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
             },

@@ -116,6 +116,13 @@ impl NodeSpec {
         self.arg("--at").arg(&address.to_string())
     }
 
+    /// Runs it through another program, which must replace itself by it.
+    #[must_use]
+    pub fn through(mut self, words: &[&str]) -> Self {
+        self.prefix.extend(words.iter().map(|word| (*word).to_owned()));
+        self
+    }
+
     /// Runs it on one processor only.
     #[must_use]
     pub fn on_cpu(mut self, cpu: usize) -> Self {

@@ -17,6 +17,7 @@ mod link;
 mod peer;
 mod sessions;
 mod speak;
+mod watch;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -28,18 +29,19 @@ use mio::{Events, Poll, Token};
 use slab::Slab;
 use te_metadata::Incarnation;
 use te_segment::{SegmentId, SliceToken};
-use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
+use te_transport::{
+    Completion, CompletionSink, Core, FaultClass, Phase, RemoteSide, SliceFault, Step, Threads,
+};
 
 use crate::config::TcpConfig;
-use crate::driver::Core;
 use crate::exchange::{Bounds, Fate};
 use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::keep::Throttle;
+use crate::paths::addresses;
 use crate::pool::Job;
 use crate::pump::{Scratch, scratch};
 use crate::resolver::Resolver;
 use crate::stats::Counters;
-use crate::threads::Threads;
 use crate::timers::Timers;
 
 use link::Link;
@@ -86,6 +88,8 @@ pub(crate) struct Client {
     completions: Vec<Completion>,
     room: Vec<SegmentId>,
     complaints: Throttle,
+    /// Whether anything happened in this step.
+    moved: bool,
     /// Slices that were ended with [`FaultClass::Closed`].
     closed: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -121,6 +125,7 @@ impl Client {
             completions: Vec::new(),
             room: Vec::new(),
             complaints: Throttle::new(),
+            moved: false,
             closed,
         };
         Ok((client, waker))
@@ -143,6 +148,7 @@ impl Client {
 
     fn take_commands(&mut self, now: Instant) {
         for command in self.parts.inbox.take() {
+            self.moved = true;
             match command {
                 Command::Submit(address, jobs) => self.on_submit(address, jobs),
                 Command::Unreachable(jobs) => {
@@ -161,7 +167,9 @@ impl Client {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => {
-                let peer = Peer::new(address.clone(), &self.parts.config, &mut self.sessions);
+                let known = jobs.first().map(|job| addresses(&job.slice.peer)).unwrap_or_default();
+                let config = &self.parts.config;
+                let peer = Peer::new(address.clone(), &known, config, &mut self.sessions);
                 let index = self.peers.insert(peer);
                 self.by_address.insert(address, index);
                 index
@@ -200,6 +208,8 @@ impl Client {
 
     fn on_link_due(&mut self, now: Instant, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
+        let spare = self.peers[link.peer].pool.has_other_rail(link.lane);
+        link.look_at_path(now, spare);
         if link.handle_timeout(now) {
             self.parts.counters.timeouts.one();
         }
@@ -285,7 +295,8 @@ impl Client {
 }
 
 impl Core for Client {
-    fn step(&mut self, now: Instant) -> u64 {
+    fn step(&mut self, now: Instant) -> Step {
+        self.moved = !self.events.is_empty() || !self.eager.is_empty();
         self.take_events();
         self.take_commands(now);
         self.take_timers(now);
@@ -293,7 +304,11 @@ impl Core for Client {
         while let Some(index) = self.stirred.pop_front() {
             self.run_pool(now, index);
         }
-        self.report(now)
+        Step { reported: self.report(now), moved: self.moved }
+    }
+
+    fn expects(&self) -> bool {
+        self.links.iter().any(|(_, link)| link.is_at_work())
     }
 
     fn is_eager(&self) -> bool {

@@ -18,25 +18,24 @@
 mod client;
 mod config;
 mod connection;
-mod driver;
 mod exchange;
 mod frame;
 mod inbox;
 mod io;
 mod keep;
+mod paths;
 mod pool;
 mod progress;
 mod pump;
 mod resolver;
 mod server;
 mod stats;
-mod threads;
 mod timers;
 mod transport;
 mod v3;
 
 pub use config::{TcpConfig, TcpConfigError};
-pub use stats::TcpStats;
+pub use stats::{RailStats, TcpStats};
 pub use transport::{TcpStartError, TcpTransport};
 
 /// The examples of the README are compiled with those of the code.

@@ -8,9 +8,9 @@ use std::io;
 use std::sync::Arc;
 
 use te_metadata::{AddressFamily, HostPort};
+use te_transport::Threads;
 
 use crate::inbox::{Command, Inbox};
-use crate::threads::Threads;
 
 /// Look-ups at a time. One dead name server must not take threads without end.
 const AT_A_TIME: usize = 4;

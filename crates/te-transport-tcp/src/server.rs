@@ -26,10 +26,10 @@ use parking_lot::Mutex;
 use slab::Slab;
 use socket2::SockRef;
 use te_segment::BufferId;
+use te_transport::{Core, Step};
 
 use crate::config::TcpConfig;
 use crate::connection::Service;
-use crate::driver::Core;
 use crate::keep::{Throttle, keep_alive, shut_down};
 use crate::pump::{Machine, Ready, Scratch, Stopped, pump, scratch};
 use crate::timers::Timers;
@@ -374,13 +374,18 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 impl Core for Server {
-    fn step(&mut self, now: Instant) -> u64 {
+    fn step(&mut self, now: Instant) -> Step {
+        let moved = !self.events.is_empty() || !self.eager.is_empty();
         self.take_events();
         self.take_revocations();
         self.take_timers(now);
         self.accept(now);
         self.turn_connections(now);
-        0
+        Step { reported: 0, moved }
+    }
+
+    fn expects(&self) -> bool {
+        !self.connections.is_empty()
     }
 
     fn is_eager(&self) -> bool {

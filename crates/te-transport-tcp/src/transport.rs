@@ -11,23 +11,22 @@ use parking_lot::{Mutex, RwLock};
 use te_metadata::{BindError, HostPort, Incarnation, SegmentDescriptor, bind_listener};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
 use te_transport::{
-    Capabilities, CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
-    TransportRegisterError,
+    Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,
+    TransportContext, TransportRegisterError, Waker, is_in_step,
 };
 
 use crate::client::{Client, ClientParts};
 use crate::config::{TcpConfig, TcpConfigError};
 use crate::connection::Service;
-use crate::driver::{Driver, is_in_step};
 use crate::frame::Version;
 use crate::inbox::{Command, Destination, Inbox, Load};
+use crate::paths::ADDRESSES;
 use crate::pool::{Job, Place};
 use crate::server::{Revocations, Server};
-use crate::stats::{Counters, TcpStats};
-use crate::threads::Threads;
+use crate::stats::{Counters, RailStats, TcpStats};
 
 /// The name in configuration, logs and descriptors.
-const NAME: &str = "tcp";
+pub(crate) const NAME: &str = "tcp";
 /// The version that the descriptor publishes.
 const PROTO_VERSION: u32 = 2;
 /// The key under which the descriptor offers version 3, and its value.
@@ -98,6 +97,11 @@ impl TcpTransport {
         self.counters.snapshot()
     }
 
+    /// What went over each rail so far, where there are several to a peer.
+    pub fn rails(&self) -> Vec<RailStats> {
+        self.counters.rails.snapshot()
+    }
+
     fn started(&self) -> Option<Arc<Started>> {
         self.started.lock().clone()
     }
@@ -150,10 +154,11 @@ impl TcpTransport {
         let config = self.config.clone();
         let (server, server_waker) =
             Server::new(listener, service, Arc::clone(&revocations), config)?;
+        let (clock, spin) = (context.clock, self.config.spin);
         Ok(Started {
             inbox,
-            client: Driver::new(client, client_waker, Arc::clone(&context.clock)),
-            server: Driver::new(server, server_waker, context.clock),
+            client: Driver::new(client, waker(client_waker), Arc::clone(&clock), spin),
+            server: Driver::new(server, waker(server_waker), clock, spin),
             revocations,
             threads,
             data_port,
@@ -187,6 +192,12 @@ impl TcpTransport {
         }
         (jobs, used)
     }
+}
+
+/// Wakes a driver out of its poller.
+fn waker(poller: Arc<mio::Waker>) -> Waker {
+    // An eventfd that is full wakes as well, so there is no failure to handle.
+    Box::new(move || drop(poller.wake()))
 }
 
 /// The run of the peer's process that offers version 3, where one does and its buffers have
@@ -268,11 +279,17 @@ impl Transport for TcpTransport {
 
     fn describe(&self, descriptor: &mut SegmentDescriptor) {
         if let Some(port) = self.data_port() {
-            descriptor.tcp.data_host.clone_from(&self.config.data_host);
+            // A peer that knows no list of addresses takes the first.
+            let first = || Some(self.config.local_addresses.first()?.ip().to_string());
+            descriptor.tcp.data_host = self.config.data_host.clone().or_else(first);
             descriptor.tcp.data_port = Some(port);
             descriptor.tcp.proto_version = PROTO_VERSION;
             if let Some(te) = descriptor.te.as_mut().filter(|_| self.config.max_version >= 3) {
-                te.transports.insert(NAME.into(), serde_json::json!({ OFFER: OFFER_VERSION }));
+                let mut offer = serde_json::json!({ OFFER: OFFER_VERSION });
+                if !self.config.local_addresses.is_empty() {
+                    offer[ADDRESSES] = serde_json::json!(self.config.local_addresses);
+                }
+                te.transports.insert(NAME.into(), offer);
             }
         }
     }

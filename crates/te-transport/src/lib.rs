@@ -8,8 +8,11 @@
 mod capability;
 mod clock;
 mod completion;
+mod driver;
 mod fault;
 mod shared;
+mod spin;
+mod threads;
 mod transport;
 
 #[cfg(feature = "testing")]
@@ -18,7 +21,9 @@ pub mod testing;
 pub use capability::Capabilities;
 pub use clock::{Clock, SystemClock};
 pub use completion::{Completion, CompletionSink, RemoteSide};
+pub use driver::{Core, Driver, Step, Waker, is_in_step};
 pub use fault::{FaultClass, Phase, SliceFault};
+pub use threads::Threads;
 pub use transport::{
     CloseReport, Driven, SliceSource, StartError, Transport, TransportContext,
     TransportRegisterError,

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["te-metadata", "te-metadata-server"],
     &["te-segment"],
     &["te-transport"],
-    &["te-transport-tcp"],
+    &["te-transport-shm", "te-transport-tcp"],
     &["te-draw"],
     &["te-engine"],
     &["te-cli"],

@@ -1,5 +1,7 @@
 //! From the settings to what the TCP transport takes.
 
+use std::time::Duration;
+
 use te_transport_tcp::TcpConfig;
 
 use super::settings::TcpSettings;
@@ -13,13 +15,17 @@ impl TcpSettings {
     pub(crate) fn to_tcp(&self) -> TcpConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         TcpConfig {
+            local_addresses: self.local_addresses.clone(),
             lanes_per_peer: self.lanes_per_peer as usize,
+            lanes_per_rail: self.lanes_per_rail as usize,
+            rail_timeout: self.rail_timeout,
             max_queued_per_peer: self.max_queued_per_peer as usize,
             max_queued_bytes_per_peer: self.max_queued_bytes_per_peer,
             io_chunk: size(self.slice_size_bytes.max(MIN_IO_CHUNK)),
             socket_buffer: Some(size(self.socket_buffer_bytes)).filter(|bytes| *bytes > 0),
             max_version: u8::try_from(self.protocol_version).unwrap_or(3),
             max_in_flight: self.max_in_flight,
+            spin: Duration::from_micros(u64::from(self.spin_us)),
             fence_timeout: self.fence_timeout,
             cancel_timeout: self.cancel_timeout,
             min_piece: self.min_piece_bytes,

@@ -136,6 +136,7 @@ const fn integer_raised(min: i64, max: i64, unit: &'static str) -> Kind {
 
 const SECONDS: &str = "s";
 const MILLIS: &str = "ms";
+const MICROS: &str = "µs";
 const BYTES: &str = "bytes";
 const NUMBER: &str = "";
 

@@ -6,9 +6,9 @@ mod model;
 mod threads;
 
 use super::*;
+use crate::AlignedBuffer;
 use crate::error::RegionError;
 use crate::id::BufferId;
-use crate::memory::AlignedBuffer;
 
 const PAGE: u64 = 4096;
 

@@ -39,7 +39,7 @@ fn alone(name: &str, body: impl FnOnce()) {
 fn a_hole_in_the_middle_is_found() {
     alone("a_hole_in_the_middle_is_found", || {
         let buffer = AlignedBuffer::zeroed(3 * 4096).unwrap();
-        let start = buffer.ptr.as_ptr();
+        let start = buffer.start();
         // SAFETY: the page belongs to the buffer, which is used no more except for its Drop, and no
         // other thread maps anything before that.
         unsafe { libc::munmap(start.wrapping_add(4096).cast(), 4096) };
@@ -53,11 +53,8 @@ fn a_hole_in_the_middle_is_found() {
 fn memory_without_read_permission_is_refused() {
     let buffer = AlignedBuffer::zeroed(4096).unwrap();
     // SAFETY: changes the protection of the buffer's own page, which nobody reads.
-    unsafe { libc::mprotect(buffer.ptr.as_ptr().cast(), 4096, libc::PROT_NONE) };
-    assert!(matches!(
-        raw(buffer.ptr.as_ptr().addr() as u64, 4096),
-        Err(RegionError::Unmapped { .. })
-    ));
+    unsafe { libc::mprotect(buffer.start().cast(), 4096, libc::PROT_NONE) };
+    assert!(matches!(raw(buffer.start().addr() as u64, 4096), Err(RegionError::Unmapped { .. })));
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn copies_outside_the_region_are_refused() {
 fn fault28_memory_unmapped_under_us_is_an_error_and_not_a_signal() {
     alone("fault28_memory_unmapped_under_us_is_an_error_and_not_a_signal", || {
         let buffer = AlignedBuffer::zeroed(8192).unwrap();
-        let view = raw(buffer.ptr.as_ptr().addr() as u64, 8192).unwrap();
+        let view = raw(buffer.start().addr() as u64, 8192).unwrap();
         drop(buffer);
         assert!(matches!(view.read_into(0, &mut [0; 16]), Err(CopyError::Fault { .. })));
         assert!(matches!(view.write_from(0, &[1; 16]), Err(CopyError::Fault { .. })));

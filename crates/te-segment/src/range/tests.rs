@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::AlignedBuffer;
+use crate::AlignedBuffer;
 
 /// Addresses and lengths where overflow happens.
 fn number() -> impl Strategy<Value = u64> {

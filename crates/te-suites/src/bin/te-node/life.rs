@@ -31,6 +31,16 @@ impl Node {
                 let done = self.memory.protect(word(c, "addr")?, word(c, "len")?, access);
                 done.map(|()| json!({})).map_err(|why| (-1, why))
             }
+            "via" => {
+                let target = self.engine.open_segment(text(c, "target")?);
+                let target = target.map_err(|error| refusal(error.into()))?;
+                Ok(json!({ "transport": self.engine.transport_to(target) }))
+            }
+            "guard_memory" => {
+                let behavior = rustix::process::DumpableBehavior::NotDumpable;
+                let done = rustix::process::set_dumpable_behavior(behavior);
+                done.map(|()| json!({})).map_err(|error| (-1, error.to_string()))
+            }
             "hog" => self.hog(c),
             "unhog" => {
                 self.hogs.clear();

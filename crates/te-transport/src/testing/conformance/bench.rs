@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use te_segment::{
-    AlignedBuffer, LocalBuffer, LocalRange, Opcode, Region, RegisterOptions, RemoteRange,
+    Allocation, LocalBuffer, LocalRange, Opcode, Region, RegisterOptions, RemoteRange,
     RemoteSegment, Slice, SliceToken,
 };
 
@@ -276,9 +276,10 @@ impl Limit {
     }
 }
 
-/// Engine memory with bytes that follow from `seed`.
+/// Engine memory with bytes that follow from `seed`. It is shareable, as what engines allocate is: a
+/// transport that can map the memory of a peer does so here.
 pub(super) fn filled(len: usize, seed: u64) -> Result<Region, Failure> {
-    let region = Region::from(AlignedBuffer::zeroed(len)?);
+    let region = Region::from(Allocation::new(len).shareable().allocate()?);
     region.write_from(0, &pattern(len, seed))?;
     Ok(region)
 }

@@ -5,15 +5,19 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+/// The threads of one transport.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub struct Threads {
     alive: Mutex<usize>,
     ended: Condvar,
 }
 
 impl Threads {
     /// Starts a named thread that is counted until it ends, also by a panic.
-    pub(crate) fn spawn(
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn spawn(
         self: &Arc<Self>,
         name: &str,
         body: impl FnOnce() + Send + 'static,
@@ -28,7 +32,7 @@ impl Threads {
     }
 
     /// Waits until none is left; whether that was so by the deadline.
-    pub(crate) fn wait_until_none(&self, deadline: Instant) -> bool {
+    pub fn wait_until_none(&self, deadline: Instant) -> bool {
         let mut alive = self.alive.lock();
         self.ended.wait_while_until(&mut alive, |n| *n > 0, deadline);
         *alive == 0

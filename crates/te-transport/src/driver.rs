@@ -10,43 +10,66 @@
 //! back when no caller drove for a whole tick, so that a caller who waits again and again pays for
 //! no hand-over; what callers leave unfinished stands still for two ticks at most.
 //!
+//! Whoever runs the loop looks again and again for a bounded time before it sleeps (`spin.rs`), and
+//! gives its core away between two looks to whoever wants it.
+//!
 //! I1  No wake-up is lost: the runner says that it sleeps, then looks at the inbox, then sleeps; a
 //!     sender fills the inbox, then looks whether the runner sleeps.
 //! I2  At most one caller claims. Others are told [`Driven::Busy`] at once.
 //! I3  A panic in a step leaves its thread and the claim as if the step had ended.
-//! I4  Without work the thread sleeps in the poller without a timeout.
+//! I4  Without work the thread sleeps without a timeout.
+//! I5  A caller that drives looks for news at least once, also when its time is up already.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use te_transport::{Clock, Driven};
+
+use crate::clock::Clock;
+use crate::spin::Spin;
+use crate::transport::Driven;
 
 /// How often the thread looks whether callers still drive.
 const TICK: Duration = Duration::from_millis(1);
 
+/// What a step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Completions that were reported.
+    pub reported: u64,
+    /// Whether anything moved: bytes, or messages of others.
+    pub moved: bool,
+}
+
 /// What a driver runs.
-pub(crate) trait Core: Send + 'static {
-    /// Does all that can be done now. Gives how many completions it reported.
-    fn step(&mut self, now: Instant) -> u64;
+pub trait Core: Send + 'static {
+    /// Does all that can be done now.
+    fn step(&mut self, now: Instant) -> Step;
     /// Whether the next step must not wait.
     fn is_eager(&self) -> bool;
+    /// Whether an event may come within microseconds, so that looking for it is cheaper than
+    /// sleeping.
+    fn expects(&self) -> bool;
     /// When the next step is due without any event.
     fn deadline(&mut self) -> Option<Instant>;
-    /// Waits for events. `None` waits without end.
+    /// Waits for events. `None` waits without end; zero takes what is there.
     fn wait(&mut self, timeout: Option<Duration>);
     /// Settles everything; the last call.
     fn finish(&mut self, now: Instant);
 }
 
-/// See the module.
-pub(crate) struct Driver<C> {
+/// How the loop of a driver may be woken from [`Core::wait`]. Called by any thread; must not block.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// Runs a [`Core`], on a thread that calls [`Driver::run_thread`] and on callers that wait.
+pub struct Driver<C> {
     number: u64,
-    core: Mutex<C>,
-    waker: Arc<mio::Waker>,
+    turned: Mutex<Turned<C>>,
+    waker: Waker,
     /// Whether the runner is in the poller, or about to be. A sender that finds it set clears it
     /// and wakes; pairs with the stores around `wait` in `run`.
     sleeps: AtomicBool,
@@ -60,6 +83,12 @@ pub(crate) struct Driver<C> {
     parked: Mutex<()>,
     unpark: Condvar,
     clock: Arc<dyn Clock>,
+}
+
+/// What whoever runs the loop has.
+struct Turned<C> {
+    core: C,
+    spin: Spin,
 }
 
 thread_local! {
@@ -76,7 +105,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 const REMEMBERED: usize = 16;
 
 /// Whether the calling thread is inside a step of any driver.
-pub(crate) fn is_in_step() -> bool {
+pub fn is_in_step() -> bool {
     IN_STEP.get()
 }
 
@@ -107,10 +136,11 @@ impl<C> Drop for Claim<'_, C> {
 }
 
 impl<C: Core> Driver<C> {
-    pub(crate) fn new(core: C, waker: Arc<mio::Waker>, clock: Arc<dyn Clock>) -> Self {
+    /// A driver that looks for events for `spin` before it sleeps; zero for never.
+    pub fn new(core: C, waker: Waker, clock: Arc<dyn Clock>, spin: Duration) -> Self {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            core: Mutex::new(core),
+            turned: Mutex::new(Turned { core, spin: Spin::new(spin, clock.now()) }),
             waker,
             sleeps: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
@@ -124,15 +154,14 @@ impl<C: Core> Driver<C> {
     }
 
     /// Makes the runner look at its inbox. Called after the inbox was filled.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         if self.sleeps.swap(false, Ordering::SeqCst) {
-            // An eventfd that is full wakes as well, so there is no failure to handle.
-            let _ = self.waker.wake();
+            (self.waker)();
         }
     }
 
     /// Makes the thread settle everything and end.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake();
         let _parked = self.parked.lock();
@@ -140,7 +169,7 @@ impl<C: Core> Driver<C> {
     }
 
     /// The thread: runs the step whenever no caller does, until [`Driver::stop`].
-    pub(crate) fn run_thread(&self) {
+    pub fn run_thread(&self) {
         let mut driven = self.driven.load(Ordering::Relaxed);
         while !self.is_stopping() {
             let now_driven = self.driven.load(Ordering::Relaxed);
@@ -149,16 +178,16 @@ impl<C: Core> Driver<C> {
                 self.park_for_a_tick();
                 continue;
             }
-            self.run(&mut self.core.lock(), None, 0);
+            self.run(&mut self.turned.lock(), None, 0);
         }
         // The caller that may hold the core leaves it, because it sees that we stop.
-        let mut core = self.core.lock();
+        let mut turned = self.turned.lock();
         let _in_step = InStep::enter();
-        core.finish(self.clock.now());
+        turned.core.finish(self.clock.now());
     }
 
     /// Runs the step on the calling thread until something was reported or `until` came.
-    pub(crate) fn drive(&self, until: Instant) -> Driven {
+    pub fn drive(&self, until: Instant) -> Driven {
         if IN_STEP.get() || self.is_stopping() {
             return Driven::Busy;
         }
@@ -177,14 +206,14 @@ impl<C: Core> Driver<C> {
     }
 
     fn enter(&self, until: Instant, seen: u64) -> Driven {
-        if let Some(mut core) = self.core.try_lock() {
-            self.run(&mut core, Some(until), seen);
+        if let Some(mut turned) = self.turned.try_lock() {
+            self.run(&mut turned, Some(until), seen);
             return Driven::Ran;
         }
         self.wake();
-        match self.core.try_lock_until(until) {
-            Some(mut core) => {
-                self.run(&mut core, Some(until), seen);
+        match self.turned.try_lock_until(until) {
+            Some(mut turned) => {
+                self.run(&mut turned, Some(until), seen);
                 Driven::Ran
             }
             None => Driven::Busy,
@@ -194,27 +223,38 @@ impl<C: Core> Driver<C> {
     /// The loop. For a caller (`until` given) it ends with the first report that the caller has
     /// not `seen`, which may have come while it waited for the core; for the thread, when a caller
     /// claims.
-    fn run(&self, core: &mut C, until: Option<Instant>, seen: u64) {
+    fn run(&self, turned: &mut Turned<C>, until: Option<Instant>, seen: u64) {
+        let mut looked = false;
         loop {
             let now = self.clock.now();
             let in_step = InStep::enter();
-            let reported = core.step(now);
+            let step = turned.core.step(now);
             drop(in_step);
-            if reported > 0 {
-                self.reported.fetch_add(reported, Ordering::Release);
+            if step.reported > 0 {
+                self.reported.fetch_add(step.reported, Ordering::Release);
             }
+            turned.spin.on_step(now, step.moved);
             let done = match until {
-                Some(until) => now >= until || self.reported.load(Ordering::Relaxed) != seen,
+                Some(until) => {
+                    (now >= until && looked) || self.reported.load(Ordering::Relaxed) != seen
+                }
                 None => self.claimed.load(Ordering::SeqCst),
             };
             if done || self.is_stopping() {
                 return;
             }
-            self.sleep(core, now, until);
+            self.rest(turned, now, until);
+            looked = true;
         }
     }
 
-    fn sleep(&self, core: &mut C, now: Instant, until: Option<Instant>) {
+    /// Looks for events, and sleeps until one comes where that is better.
+    fn rest(&self, turned: &mut Turned<C>, now: Instant, until: Option<Instant>) {
+        let Turned { core, spin } = turned;
+        if !core.is_eager() && core.expects() && spin.goes_on(now) {
+            std::thread::yield_now();
+            return core.wait(Some(Duration::ZERO));
+        }
         self.sleeps.store(true, Ordering::SeqCst);
         let called = until.is_none() && self.claimed.load(Ordering::SeqCst);
         let timeout = if core.is_eager() || called || self.is_stopping() {
@@ -254,6 +294,13 @@ impl<C: Core> Driver<C> {
             true
         });
         (reported, news)
+    }
+}
+
+impl<C> fmt::Debug for Driver<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reported = self.reported.load(Ordering::Relaxed);
+        f.debug_struct("Driver").field("reported", &reported).finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,97 @@
+//! A core that panics.
+#![expect(clippy::disallowed_methods, reason = "tests are drivers")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::clock::SystemClock;
+
+struct Bomb {
+    left: u32,
+}
+
+impl Core for Bomb {
+    fn step(&mut self, _now: Instant) -> Step {
+        assert!(is_in_step());
+        if self.left > 0 {
+            self.left -= 1;
+            std::panic::resume_unwind(Box::new("a step that panics"));
+        }
+        Step { reported: 1, moved: true }
+    }
+
+    fn is_eager(&self) -> bool {
+        true
+    }
+
+    fn expects(&self) -> bool {
+        true
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        None
+    }
+
+    fn wait(&mut self, _timeout: Option<Duration>) {}
+
+    fn finish(&mut self, _now: Instant) {}
+}
+
+fn driver<C: Core>(core: C) -> Driver<C> {
+    Driver::new(core, Box::new(|| {}), Arc::new(SystemClock), Duration::ZERO)
+}
+
+/// A caller whose step panics is not in a step afterwards, and others may drive.
+#[test]
+fn a_panic_in_a_step_gives_the_claim_back() {
+    let driver = driver(Bomb { left: 2 });
+    let until = Instant::now() + Duration::from_secs(30);
+    // The first look of a thread is never a drive.
+    driver.note_seen();
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| driver.drive(until))).is_err());
+        assert!(!is_in_step() && !driver.claimed.load(Ordering::SeqCst));
+    }
+    assert_eq!(driver.drive(until), Driven::Ran);
+    assert_eq!(driver.reported.load(Ordering::SeqCst), 1);
+}
+
+/// Counts how often it was asked to look for events.
+#[derive(Default)]
+struct Looker {
+    looks: u64,
+}
+
+impl Core for Looker {
+    fn step(&mut self, _now: Instant) -> Step {
+        Step::default()
+    }
+
+    fn is_eager(&self) -> bool {
+        false
+    }
+
+    fn expects(&self) -> bool {
+        false
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        None
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        assert_eq!(timeout, Some(Duration::ZERO));
+        self.looks += 1;
+    }
+
+    fn finish(&mut self, _now: Instant) {}
+}
+
+/// Who asks without waiting, as callers do that poll a status, still gets what is there.
+#[test]
+fn a_drive_without_time_looks_once() {
+    let driver = driver(Looker::default());
+    driver.note_seen();
+    assert_eq!(driver.drive(Instant::now()), Driven::Ran);
+    assert_eq!(driver.turned.lock().core.looks, 1);
+}
