@@ -17,6 +17,7 @@
 mod contender;
 mod groups;
 mod machine;
+mod micro;
 mod page;
 mod peers;
 mod record;
@@ -37,6 +38,8 @@ use machine::Machine;
 use sample::Sample;
 use tools::Tools;
 
+pub(crate) use page::{draw, example};
+
 /// Measures, prints, writes the report. Figures that miss their bar are no failure of the verb.
 pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<bool> {
     let watch = Stopwatch::start();
@@ -47,7 +50,8 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
             .for_each(|group| ui::say(&format!("{:<16} {}", group.name, group.about)));
         return Ok(true);
     }
-    ensure!(!groups.is_empty(), "no group has this name; `--only list` prints all");
+    let is_micro = flags.only.as_ref().is_some_and(|part| micro::NAME.contains(part.as_str()));
+    ensure!(!groups.is_empty() || is_micro, "no group has this name; `--only list` prints all");
     ensure!(flags.rounds > 0 && flags.seconds > 0.0, "nothing can be measured in no time");
     let _alone = workspace.exclusive()?;
     let mut journal = Journal::create(workspace, "bench")?;
@@ -59,13 +63,17 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
         record::write(workspace, &samples)?;
         samples
     };
+    let micro = micro::figures(workspace, &mut journal, flags)?;
     let conditions = machine::conditions(workspace, flags, &tools, &samples);
-    let verdicts = verdict::all(&samples, &tools);
+    let mut verdicts = verdict::all(&samples, &micro);
+    if flags.only.is_some() {
+        verdicts.retain(verdict::Verdict::is_run);
+    }
     ui::say(&verdict::table(&verdicts));
     conditions.iter().for_each(|line| ui::say(line));
-    let report = page::write(workspace, &tools, &samples, &verdicts, &conditions)?;
+    let report = page::write(workspace, &tools, (&samples, &micro), &verdicts, &conditions)?;
     if flags.keep {
-        record::keep(workspace, &samples, &verdicts, &conditions)?;
+        record::keep(workspace, (&samples, &micro), &verdicts, &conditions)?;
     }
     ui::say(&format!("bench: {} samples in {}; {report}", samples.len(), watch.text()));
     Ok(true)

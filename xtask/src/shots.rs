@@ -3,13 +3,14 @@
 //!
 //! ```text
 //!   subjects (a list per kind of page) ─▶ each width and colour scheme ─▶ check.js ─▶ PNG
-//!    metadata.rs, machines.rs              shots/tab.rs                   findings
+//!    metadata.rs, machines.rs, bench.rs    shots/tab.rs                   findings
 //! ```
 //!
 //! A further kind of page is one more function that returns [`Subject`]s; SVG and HTML files are
 //! subjects with a `file:` URL. The browser is Chromium of Debian, spoken to over a pipe.
 
 mod base64;
+mod bench;
 mod browser;
 mod machines;
 mod metadata;
@@ -64,6 +65,7 @@ pub(crate) fn run(workspace: &Workspace, flags: &ShotsFlags) -> anyhow::Result<b
     let folder = pictures(workspace)?;
     let (_servers, mut subjects) = metadata::subjects(workspace, &mut journal)?;
     subjects.extend(machines::subjects(workspace, &mut journal)?);
+    subjects.extend(bench::subjects(workspace, &mut journal)?);
     let wanted = |subject: &&Subject| {
         flags.filter.as_ref().is_none_or(|part| subject.name.contains(part.as_str()))
     };

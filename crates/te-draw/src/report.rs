@@ -138,6 +138,8 @@ impl Cell {
             Self::Text(text) if text.chars().count() > MOST_UNBROKEN => {
                 format!("<td class=\"long\">{}</td>", escaped(text))
             }
+            // A dash says that nothing was forgotten.
+            Self::Text(text) if text.is_empty() => format!("<td{class}>–</td>"),
             Self::Text(text) => format!("<td{class}>{}</td>", escaped(text)),
             Self::Verdict(word) => {
                 let class = match word.as_str() {
@@ -160,6 +162,7 @@ section p,section ul{margin:0 0 8px;max-width:80em}
 section ul{padding-left:18px}
 .charts{gap:24px 40px;margin-top:12px}
 .figures td{padding:4px 16px 4px 0}
+.figures td:first-child{max-width:none}
 .number{text-align:right}
 .verdict{display:inline-block;padding:0 8px;border-radius:4px;white-space:nowrap;border:1px solid}
 .met{color:var(--Green);border-color:var(--Green)}

@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     completed: usize,
     failed: usize,
     bytes: u64,
-    first_fault: Option<TaskFault>,
+    first_fault: Option<Box<TaskFault>>,
     quarantined: usize,
     notify: NotifyOutcome,
     /// To be sent once every task completed.
@@ -108,7 +108,7 @@ impl Inner {
             self.failed += 1;
             self.quarantined += usize::from(task.is_quarantined());
             if self.first_fault.is_none() {
-                self.first_fault = task.fault().cloned();
+                self.first_fault = task.fault().cloned().map(Box::new);
             }
         }
     }
@@ -167,7 +167,7 @@ impl Inner {
             quarantined: self.quarantined,
             bytes: self.bytes,
             notify: self.notify.clone(),
-            fault: self.first_fault.clone(),
+            fault: self.first_fault.as_deref().cloned(),
         }
     }
 }

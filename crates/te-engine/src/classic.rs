@@ -76,7 +76,8 @@ pub(crate) struct Classic {
     transports: Arc<[Arc<dyn Transport>]>,
     policy: RetryPolicy,
     slices: SliceTable,
-    queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
+    /// By the number of the peer's segment.
+    queues: RwLock<Vec<Option<Arc<PeerQueue>>>>,
     parked: Mutex<HashMap<SegmentId, Vec<Parked>>>,
     delayed: Mutex<Vec<Delayed>>,
     /// Descriptors to ask for at a later time, because the last answer failed a moment ago.
@@ -115,14 +116,25 @@ impl Classic {
 
     /// The queue of a peer, made on first use.
     fn queue(&self, peer: &RemoteSegment) -> Option<Arc<PeerQueue>> {
-        if let Some(queue) = self.queues.read().get(&peer.id()) {
-            return Some(Arc::clone(queue));
+        if let Some(queue) = self.known_queue(peer.id()) {
+            return Some(queue);
         }
         if !self.reaches(peer) {
             return None;
         }
+        let place = usize::try_from(peer.id().as_u64()).ok()?;
+        let mut queues = self.queues.write();
+        if place >= queues.len() {
+            queues.resize(place + 1, None);
+        }
         let fresh = || Arc::new(PeerQueue::new(peer.id(), Arc::clone(&self.transports)));
-        Some(Arc::clone(self.queues.write().entry(peer.id()).or_insert_with(fresh)))
+        Some(Arc::clone(queues[place].get_or_insert_with(fresh)))
+    }
+
+    /// The queue of a peer, where there is one.
+    fn known_queue(&self, target: SegmentId) -> Option<Arc<PeerQueue>> {
+        let place = usize::try_from(target.as_u64()).ok()?;
+        self.queues.read().get(place)?.clone()
     }
 
     fn pump(&self, queue: &PeerQueue) {
@@ -300,7 +312,7 @@ impl DataPath for Classic {
             self.call_back(batch, |task| flying.contains(&task));
         }
         if ended || !flying.is_empty() {
-            let queues: Vec<_> = self.queues.read().values().cloned().collect();
+            let queues: Vec<_> = self.queues.read().iter().flatten().cloned().collect();
             queues.iter().for_each(|queue| queue.purge(batch));
         }
     }
@@ -328,7 +340,7 @@ impl DataPath for Classic {
     }
 
     fn choice(&self, peer: &Arc<RemoteSegment>) -> Option<&'static str> {
-        let via = match self.queues.read().get(&peer.id()).cloned() {
+        let via = match self.known_queue(peer.id()) {
             Some(queue) => queue.ways.choose(peer, self.shared.clock.now()),
             None => Vias::reaching(&self.transports, peer).first(),
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{
-    EngineError, Region, RegisterError, RegisterOptions, RemoteAccess, TransferEngine,
-    UnregisterError,
+    Allocation, EngineError, Pages, Region, RegisterError, RegisterOptions, RemoteAccess,
+    TransferEngine, UnregisterError,
 };
 use te_metadata::MemoryStore;
 use te_transport::Transport;
@@ -40,6 +40,16 @@ fn options() -> RegisterOptions {
 
 fn listed(engine: &TransferEngine) -> Vec<(u64, u64)> {
     engine.descriptor().buffers().iter().map(|b| (b.addr, b.length)).collect()
+}
+
+#[test]
+fn memory_of_the_engine_is_shareable_unless_it_is_small_or_wanted_otherwise() {
+    let (engine, _, _) = engine();
+    assert!(engine.allocate(64 << 10).unwrap().shared().is_some());
+    assert!(engine.allocate((64 << 10) - 1).unwrap().shared().is_none());
+    let private = Allocation::new(1 << 20).pages(Pages::Transparent).populated();
+    assert!(engine.allocate_as(private).unwrap().shared().is_none());
+    assert!(engine.allocate(0).is_err() && engine.allocate(u64::MAX).is_err());
 }
 
 #[test]

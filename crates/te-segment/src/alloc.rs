@@ -138,8 +138,9 @@ impl Allocation {
 
     /// Puts the memory into a sealed file, so that a peer on this host can map it and copy straight
     /// into it. Takes a file descriptor for as long as it lives; one large buffer cut by
-    /// [`crate::Region::subregion`] takes one. A peer that got the file reaches the whole buffer, registered
-    /// or not, until that peer lets go of it; the memory is free when both sides have.
+    /// [`crate::Region::subregion`] takes one. A peer that got the file reaches the whole buffer,
+    /// registered or not, until it lets go of that; the memory is free when both sides have. A
+    /// process that is forked shares it with its parent.
     pub fn shareable(mut self) -> Self {
         self.shareable = true;
         self

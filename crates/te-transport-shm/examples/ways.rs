@@ -1,5 +1,6 @@
 //! What the transport adds to the bare copy, by the way the bytes go: GB/s of a batch between two
-//! engines, beside a plain copy into the same mapped memory and one around the caches.
+//! engines, beside a plain copy into the same mapped memory and one around the caches. "helped" is "mapped" with
+//! a second thread while a core is free.
 //!
 //! Run it alone: `cargo run --release -p te-transport-shm --example ways`. "hot" uses the same
 //! blocks again and again, "cold" takes them in turn over 256 MiB on either side.
@@ -25,7 +26,8 @@ use te_transport::{Completion, CompletionSink, Transport};
 use te_transport_shm::{ShmConfig, ShmTransport};
 
 const SPREAD: u64 = 256 << 20;
-const SHAPES: [(u64, u64); 4] = [(4 << 10, 128), (64 << 10, 8), (1 << 20, 8), (64 << 20, 1)];
+const SHAPES: [(u64, u64); 5] =
+    [(4 << 10, 1), (4 << 10, 128), (64 << 10, 8), (1 << 20, 8), (64 << 20, 1)];
 const CELL: Duration = Duration::from_millis(60);
 const ROUNDS: usize = 5;
 
@@ -102,10 +104,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             Road::new(&config, &offered)
         };
         let (mapped, kernel) = (ways(false, true, false)?, ways(true, false, false)?);
-        let all: [(&str, Way<'_>); 4] = [
+        let helped = ways(false, true, true)?;
+        let all: [(&str, Way<'_>); 5] = [
             ("plain", bare(&local, &window, Caching::Keep)),
             ("around", bare(&local, &window, Caching::Bypass)),
             ("mapped", Box::new(|at, shape| mapped.write(&local, at, shape))),
+            ("helped", Box::new(|at, shape| helped.write(&local, at, shape))),
             ("kernel", Box::new(|at, shape| kernel.write(&local, at, shape))),
         ];
         print!("{:>12} {:>9}", format!("{pages:?}"), "");
@@ -133,11 +137,11 @@ fn bare<'a>(local: &'a Region, window: &'a Region, caching: Caching) -> Way<'a> 
 
 /// Medians of interleaved rounds.
 fn row(
-    all: &[(&str, Way<'_>); 4],
+    all: &[(&str, Way<'_>); 5],
     shape: (u64, u64),
     (heat, spread): (&str, u64),
 ) -> Result<(), Box<dyn Error>> {
-    let mut samples: [Vec<f64>; 4] = Default::default();
+    let mut samples: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         for ((_, way), samples) in all.iter().zip(&mut samples) {
             samples.push(measure(way, shape, spread)?);

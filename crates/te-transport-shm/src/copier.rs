@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::process::Pid;
-use te_segment::{CacheGuess, CopyError, LocalRange, Opcode};
+use te_segment::{CacheGuess, Caching, CopyError, LocalRange, Opcode};
 use te_transport::{FaultClass, Phase, SliceFault, Threads};
 
 use self::compare::Compare;
@@ -53,7 +53,7 @@ impl Copier {
             };
             let (run, behind) = rest.split_at_mut(len);
             if is_within(&run[0]) {
-                self.within(&mut run[0]);
+                self.within(now, &mut run[0]);
             } else {
                 self.across(now, pid, run);
             }
@@ -67,7 +67,7 @@ impl Copier {
     }
 
     /// Copies one piece between memory that this process can reach.
-    fn within(&mut self, job: &mut Job) {
+    fn within(&mut self, now: Instant, job: &mut Job) {
         let way = job.take_way();
         let there = match &way {
             Way::Within(guard) => guard.range(),
@@ -81,7 +81,11 @@ impl Copier {
             Opcode::Write => (&here, there),
         };
         let caching = self.caches.caching(to.address(), to.len());
-        let copied = from.copy_to(to, caching);
+        let copied = match self.is_shared(now, from, to, caching) {
+            true => Ok(()),
+            // Also what two threads did not bring to an end: this finds out why.
+            false => from.copy_to(to, caching),
+        };
         let equal =
             copied.and_then(|()| if checked { self.compare.within(from, to) } else { Ok(true) });
         settle(job, equal.map_err(|error| blame_within(error, &here)));
@@ -126,7 +130,25 @@ impl Copier {
             return false;
         }
         let Some(help) = self.help.as_mut() else { return false };
-        help.is_worth(now) && help.copy(Share::new(by, jobs, total), &mut self.ranges)
+        help.is_worth(now) && help.copy(Share::across(by, jobs, total), &mut self.ranges)
+    }
+
+    /// The same inside this process. Bytes that are in the cache are copied before a second thread
+    /// has got hold of any.
+    fn is_shared(
+        &mut self,
+        now: Instant,
+        from: &LocalRange,
+        to: &LocalRange,
+        caching: Caching,
+    ) -> bool {
+        let overlap =
+            from.address() < to.address() + to.len() && to.address() < from.address() + from.len();
+        if to.len() < WORTH_HELP || caching == Caching::Keep || overlap {
+            return false;
+        }
+        let Some(help) = self.help.as_mut() else { return false };
+        help.is_worth(now) && help.copy(Share::within(from, to, caching), &mut self.ranges)
     }
 }
 

@@ -270,3 +270,6 @@ impl<T: Target> Core for Haul<T> {
         self.copier.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,15 +135,15 @@ impl Job {
     /// says that it is not.
     pub(crate) fn into_end(self, doubt: bool) -> Completion {
         let Self { slice, done, touched, way, .. } = self;
-        let remote = match slice.op {
-            Opcode::Write if doubt => RemoteSide::InDoubt,
-            Opcode::Write if touched || done > 0 => RemoteSide::Settled,
-            Opcode::Read if done == slice.len() => RemoteSide::Settled,
-            _ => RemoteSide::Untouched,
-        };
         let result = match way {
             Way::Failed(fault) => Err(*fault),
             _ => Ok(()),
+        };
+        let remote = match slice.op {
+            Opcode::Write if doubt => RemoteSide::InDoubt,
+            Opcode::Write if touched || done > 0 => RemoteSide::Settled,
+            Opcode::Read if result.is_ok() => RemoteSide::Settled,
+            _ => RemoteSide::Untouched,
         };
         Completion { token: slice.token, result, remote }
     }

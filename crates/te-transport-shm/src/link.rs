@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Pid;
-use te_metadata::{BufferHandle, Incarnation};
+use te_metadata::{BufferHandle, Incarnation, sabotage};
 use te_segment::{Access, LocalRange, Opcode};
 use te_transport::{FaultClass, Phase, SliceFault};
 
@@ -44,6 +44,7 @@ impl Watch {
         ];
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut asked, Some(&none)), Ok(0))
+            || sabotage::is_off("process-watch")
     }
 }
 
@@ -234,5 +235,36 @@ impl Target for Link {
         if let Some(links) = self.links.upgrade() {
             links.on_lost(self.incarnation, &fault.cause);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    #[test]
+    fn a_peer_is_there_until_its_process_ends_or_hangs_up() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let watch = || {
+            let flags = rustix::process::PidfdFlags::empty();
+            let process = rustix::process::pidfd_open(pid, flags).unwrap();
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let (socket, theirs) =
+                rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+            (Watch { process, socket }, theirs)
+        };
+        let ((hung_up, theirs), (watch, others)) = (watch(), watch());
+        assert!(hung_up.is_there() && watch.is_there());
+        drop(theirs);
+        assert!(!hung_up.is_there() && watch.is_there());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!watch.is_there(), "its number may be another process's now");
+        drop(others);
     }
 }

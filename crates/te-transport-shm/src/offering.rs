@@ -16,6 +16,10 @@ use te_segment::{BufferGuard, BufferId, LocalBuffer, RemoteAccess};
 use crate::server::Guest;
 use crate::table::GuardTable;
 
+/// Guards that nobody lets go of any more. They are named here, and not forgotten, so that whoever
+/// looks for memory that got lost finds none.
+static KEPT: Mutex<Vec<BufferGuard>> = Mutex::new(Vec::new());
+
 /// See the module.
 pub(crate) struct Offering {
     table: GuardTable,
@@ -112,7 +116,7 @@ impl Offering {
     /// be used for anything else.
     pub(crate) fn keep_for_good(&self) {
         let closing = std::mem::take(&mut self.state.lock().closing);
-        closing.into_iter().for_each(|(_, guard)| std::mem::forget(guard));
+        KEPT.lock().extend(closing.into_iter().map(|(_, guard)| guard));
     }
 
     pub(crate) fn add_guest(&self, guest: Arc<Guest>) {

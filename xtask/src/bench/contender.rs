@@ -60,8 +60,8 @@ pub(crate) enum Who {
     Nixl(&'static str),
     /// libfabric over TCP, complete when delivered.
     Libfabric,
-    /// An idle engine of ours with a hundred peers: one of the figures that it tells.
-    Idle { key: &'static str },
+    /// An idle engine of ours with a hundred peers.
+    Idle,
 }
 
 /// A program that does some work.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::contender::{Contender, Who};
 use super::groups::Group;
 use super::peers::{Kind, Targets};
-use super::sample::{Figures, Sample};
+use super::sample::{Figures, Sample, State};
 use super::tools::{Tools, measured};
 use crate::ui::Stopwatch;
 
@@ -48,7 +48,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// The quietest of a few tries.
+    /// The quietest of a few tries, of those in one state if there are some.
     pub(crate) fn sample(
         &mut self,
         round: u32,
@@ -61,10 +61,12 @@ impl<'a> Machine<'a> {
         for tries in 1..=TRIES {
             let sample = self.attempt(round, group, contender)?;
             let sample = Sample { tries, ..sample };
-            if best.as_ref().is_none_or(|best| sample.others < best.others) {
+            // Between two states it tells nothing, however quiet it was.
+            let rank = |one: &Sample| (one.state() == State::Mixed, one.others);
+            if best.as_ref().is_none_or(|best| rank(&sample) < rank(best)) {
                 best = Some(sample);
             }
-            if best.as_ref().is_some_and(Sample::is_quiet) {
+            if best.as_ref().is_some_and(|best| best.is_quiet() && best.state() != State::Mixed) {
                 break;
             }
         }

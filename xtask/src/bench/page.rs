@@ -1,25 +1,30 @@
 //! The report: what `te bench-page` draws of it.
 
+mod example;
+
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::groups;
+use super::micro::Micro;
 use super::sample::{Sample, State, digits, median};
 use super::tools::Tools;
 use super::verdict::{Verdict, Word};
 use crate::workspace::Workspace;
 
+pub(crate) use example::example;
+
 /// Writes `target/bench/report.html`; returns where.
 pub(crate) fn write(
     workspace: &Workspace,
     tools: &Tools,
-    samples: &[Sample],
+    figures: (&[Sample], &[Micro]),
     verdicts: &[Verdict],
     conditions: &[String],
 ) -> anyhow::Result<String> {
-    let document = document(samples, verdicts, conditions);
+    let document = document(figures, verdicts, conditions);
     let (data, page) = (tools.folder.join("report.json"), tools.folder.join("report.html"));
     std::fs::write(&data, document.to_string()).context("cannot write report.json")?;
     draw(&tools.te, &data, &page)?;
@@ -40,7 +45,11 @@ pub(crate) fn draw(
 }
 
 /// The report as data.
-pub(crate) fn document(samples: &[Sample], verdicts: &[Verdict], conditions: &[String]) -> Value {
+fn document(
+    (samples, micro): (&[Sample], &[Micro]),
+    verdicts: &[Verdict],
+    conditions: &[String],
+) -> Value {
     let count = |word: &Word| verdicts.iter().filter(|one| one.word == *word).count();
     let summary = format!(
         "{} met, {} missed, {} not measured",
@@ -63,6 +72,7 @@ pub(crate) fn document(samples: &[Sample], verdicts: &[Verdict], conditions: &[S
     sections.extend(by_block(samples));
     sections.extend(by_round(samples));
     sections.push(medians(samples));
+    sections.extend(alone(micro));
     json!({
         "title": "te and others, measured in turns",
         "summary": summary,
@@ -187,6 +197,19 @@ fn row(work: &str, who: &str, own: &[&Sample]) -> Value {
         disturbed.to_string(),
         note,
     ])
+}
+
+/// What the engine costs alone.
+fn alone(micro: &[Micro]) -> Option<Value> {
+    let row = |one: &Micro| json!([one.name, digits(one.value), one.unit]);
+    let rows: Vec<Value> = micro.iter().map(row).collect();
+    (!rows.is_empty()).then(|| {
+        json!({
+            "title": "The engine alone",
+            "notes": ["With a transport that moves nothing: the least of several rounds."],
+            "table": {"columns": ["figure", "value", "unit"], "rows": rows},
+        })
+    })
 }
 
 fn rate(samples: &[Sample], group: &str, label: &str) -> Option<f64> {

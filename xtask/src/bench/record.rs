@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::Context as _;
 
+use super::micro::{self, Micro};
 use super::sample::Sample;
 use super::verdict::Verdict;
 use crate::workspace::Workspace;
@@ -33,13 +34,14 @@ fn lines(samples: &[Sample]) -> String {
 /// Writes what is kept with the sources: the table, its conditions, the samples.
 pub(crate) fn keep(
     workspace: &Workspace,
-    samples: &[Sample],
+    (samples, micro): (&[Sample], &[Micro]),
     verdicts: &[Verdict],
     conditions: &[String],
 ) -> anyhow::Result<()> {
     let folder = workspace.path("docs/performance-data");
     fs::create_dir_all(&folder).context("cannot make docs/performance-data")?;
     fs::write(folder.join("samples.jsonl"), lines(samples)).context("cannot write samples")?;
+    fs::write(folder.join("micro.jsonl"), micro::lines(micro)).context("cannot write figures")?;
     let path = workspace.path(DOCUMENT);
     let text = fs::read_to_string(&path).context(DOCUMENT)?;
     let text = replaced(&text, &table(verdicts, conditions))

@@ -100,11 +100,21 @@ pub(crate) fn measured(tools: &Tools, program: &Path, on_one_core: bool) -> Comm
     if on_one_core {
         words.extend(["taskset", "--cpu-list", "0"]);
     }
-    let Some((first, rest)) = words.split_first() else {
-        return Command::new(program);
+    let mut command = match words.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
     };
-    let mut command = Command::new(first);
-    command.args(rest).arg(program);
+    // Settings of the person who measures are not those of what is measured.
+    for (name, _) in std::env::vars_os() {
+        let known = ["MC_", "TE_", "UCX_", "NIXL_", "FI_"];
+        if known.iter().any(|begin| name.to_string_lossy().starts_with(begin)) {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

@@ -5,8 +5,8 @@
 
 mod checks;
 
+use super::micro::Micro;
 use super::sample::{Figures, Sample, State, digits, median};
-use super::tools::Tools;
 use crate::ui;
 
 /// What is looked at in a sample.
@@ -81,12 +81,22 @@ impl Word {
     }
 }
 
-/// Everything that can be judged by samples or by files of other tools.
-pub(crate) fn all(samples: &[Sample], tools: &Tools) -> Vec<Verdict> {
+/// Told of a row whose group was left out.
+const NOT_RUN: &str = "was not run";
+
+impl Verdict {
+    /// Whether its group was measured, or was tried to be.
+    pub(crate) fn is_run(&self) -> bool {
+        self.measured != NOT_RUN
+    }
+}
+
+/// Everything that can be judged.
+pub(crate) fn all(samples: &[Sample], micro: &[Micro]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> =
         checks::all().iter().map(|check| check.judge(samples)).collect();
     verdicts.extend(["nixl", "libfabric"].map(|peer| checks::cells(samples, peer)));
-    verdicts.extend(checks::of_files(tools));
+    verdicts.extend(micro.iter().filter_map(Micro::judge));
     verdicts
 }
 
@@ -129,7 +139,7 @@ impl Check {
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
         let text = format!(
-            "{} ({}–{}, {})",
+            "{} ({} to {}, {})",
             digits(middle),
             digits(least),
             digits(most),
@@ -142,7 +152,7 @@ impl Check {
     fn values(&self, samples: &[Sample]) -> Result<Vec<f64>, String> {
         let own: Vec<&Sample> = samples.iter().filter(|one| one.group == self.group).collect();
         if own.is_empty() {
-            return Err("was not run".to_owned());
+            return Err(NOT_RUN.to_owned());
         }
         let of = |label: &str| -> Result<Vec<&Sample>, String> {
             let found: Vec<&Sample> =
@@ -249,7 +259,7 @@ mod tests {
         let samples = [round(0, 4.0, 2.0, 1.0), round(1, 3.0, 1.0, 2.0), round(2, 9.0, 3.0, 1.0)];
         let verdict = CHECK.judge(&samples.concat());
         assert_eq!(verdict.word, Word::Met);
-        assert_eq!(verdict.measured, "2.00 (1.50–3.00, 3 rounds)");
+        assert_eq!(verdict.measured, "2.00 (1.50 to 3.00, 3 rounds)");
         let strict = Check { bar: Bar::AtLeast(2.1), ..CHECK };
         assert_eq!(strict.judge(&samples.concat()).word, Word::Missed);
     }

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 const MACHINES: &str = "crates/te-draw/tests/machines";
 
 /// A picture keeps its size where there is room, so it is looked at there only.
-const WIDE: &[u32] = &[1280, 1920];
+pub(super) const WIDE: &[u32] = &[1280, 1920];
 
 /// A page and a picture of each machine.
 pub(super) fn subjects(
@@ -56,7 +56,7 @@ fn draw(workspace: &Workspace, from: &Path, svg: &Path, html: &Path) -> anyhow::
 }
 
 /// A page around a picture, in which its text can be looked at.
-fn show(picture: &Path, page: &Path) -> anyhow::Result<()> {
+pub(super) fn show(picture: &Path, page: &Path) -> anyhow::Result<()> {
     let svg = std::fs::read_to_string(picture).context("te wrote no picture")?;
     let html = format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>picture</title>\
@@ -66,7 +66,7 @@ fn show(picture: &Path, page: &Path) -> anyhow::Result<()> {
     std::fs::write(page, html).with_context(|| format!("cannot write {}", page.display()))
 }
 
-fn subject(name: String, page: &Path, widths: &'static [u32]) -> Subject {
+pub(super) fn subject(name: String, page: &Path, widths: &'static [u32]) -> Subject {
     let url = format!("file://{}", page.display());
     Subject {
         name,

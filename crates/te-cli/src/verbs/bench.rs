@@ -139,6 +139,11 @@ impl<'a> Setup<'a> {
         Ok(rows)
     }
 
+    /// What moves the bytes.
+    fn transport(&self) -> &'static str {
+        self.engine.transport_to(self.opened.id).unwrap_or("none")
+    }
+
     fn failed(&self, error: &dyn std::error::Error) -> CliError {
         CliError::new(Failure::Other, ACTION, chain(error)).with_peer(&self.opened.name)
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use te_engine::{Region, RegisterOptions, TransferEngine, TransferRequest};
+use te_metadata::{AddressFamily, Directory, PeerClient, PeerLimits};
 
 use crate::figures::{Figures, allocated, kept};
 use crate::requests::Bench;
@@ -69,25 +70,29 @@ pub(crate) fn things(figures: &mut Figures) {
 
 fn buffers(figures: &Figures) {
     const N: usize = 100_000;
-    let bench = Bench::new(1, 1);
+    let engine = an_engine();
     let regions = regions(N as u64);
     let wanted: Vec<_> = regions.iter().map(|r| (r.clone(), RegisterOptions::default())).collect();
-    let (stats, ()) = allocated(|| bench.engine.register_batch(&wanted).unwrap());
-    let each = kept(&stats) / N as f64;
-    figures.print("memory: a registered buffer", each, "B", Some(256.0));
-    let (stats, _) = allocated(|| bench.engine.descriptor());
-    let each = kept(&stats) / N as f64;
-    figures.print("memory: the same, once it was published", each, "B", None);
-    let (stats, _) = allocated(|| regions[0].subregion(0, 8).unwrap());
+    let (stats, ()) = allocated(|| engine.register_batch(&wanted).unwrap());
+    let registered = kept(&stats) / N as f64;
+    figures.print("memory: a registered buffer, unasked for", registered, "B", Some(256.0));
+    let client = PeerClient::new(PeerLimits::default(), AddressFamily::Any);
+    let directory = Directory::p2p(client);
+    let ask = || drop(directory.fetch(engine.local_name(), b"{}").unwrap());
+    let (stats, ()) = allocated(ask);
+    let told = registered + kept(&stats) / N as f64;
+    figures.print("memory: a registered buffer, once a peer asked", told, "B", Some(256.0));
+    let (stats, region) = allocated(|| regions[0].subregion(0, 8).unwrap());
     figures.print("memory: its region, which is the caller's", kept(&stats), "B", None);
+    drop((engine, region));
 }
 
 fn requests(figures: &Figures) {
     const N: u64 = 100_000;
-    let bench = Bench::new(1, 10);
-    bench.null.holds.store(true, Ordering::Relaxed);
-    bench.null.reserve(usize::try_from(N).unwrap());
     for each in [1, 128, N] {
+        let bench = Bench::new(1, 10);
+        bench.null.holds.store(true, Ordering::Relaxed);
+        bench.null.reserve(usize::try_from(N).unwrap());
         let requests = bench.requests(each);
         let (stats, batches) = allocated(|| {
             let mut batches = Vec::new();

@@ -13,7 +13,7 @@ use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, Sl
 use super::Classic;
 use super::park::Parked;
 use super::paths::{Failed, Via};
-use super::queue::{Item, PeerQueue};
+use super::queue::Item;
 use crate::data_path::DataPath as _;
 use crate::retry::Verdict;
 use crate::slices::Flight;
@@ -115,10 +115,6 @@ impl Classic {
             behind.address = fault.address;
             self.end_one(&batch, task, TaskState::Failed, behind);
         }
-    }
-
-    fn known_queue(&self, target: SegmentId) -> Option<Arc<PeerQueue>> {
-        self.queues.read().get(&target).cloned()
     }
 }
 

@@ -172,7 +172,7 @@ impl Classic {
 
     /// A peer that is known again may have requests waiting that nothing else would feed.
     fn feed(&self, target: SegmentId) {
-        let queue = self.queues.read().get(&target).cloned();
+        let queue = self.known_queue(target);
         if let Some(queue) = queue {
             self.pump(&queue);
         }
@@ -263,7 +263,7 @@ impl Classic {
         *delayed = later;
         drop(delayed);
         for Delayed { target, item, .. } in due {
-            let queue = self.queues.read().get(&target).cloned();
+            let queue = self.known_queue(target);
             if let Some(queue) = queue {
                 queue.push_front(&item);
                 self.pump(&queue);

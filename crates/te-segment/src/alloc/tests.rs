@@ -1,5 +1,7 @@
 //! What was asked for is what one gets, or an error that names it.
 
+use te_topology::PageNodes;
+
 use super::*;
 use crate::Region;
 
@@ -7,13 +9,14 @@ fn region(kind: Allocation) -> Region {
     Region::from(kind.allocate().unwrap())
 }
 
-/// A line of the kernel's account of the mapping at an address, KiB.
-fn account(region: &Region, line: &str) -> u64 {
-    let start = format!("{:x}-", region.address());
-    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
-    let found = lines.find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
-    found.trim().trim_end_matches(" kB").parse().unwrap()
+/// The node of each page that is there, as the kernel says.
+fn pages_of(region: &Region) -> Vec<Option<NumaNode>> {
+    let (first, len) = (region.address(), region.len());
+    let pages = (first..first + len).step_by(page_size());
+    let pages: Vec<_> = pages.map(|at| usize::try_from(at).unwrap()).collect();
+    let mut nodes = Vec::new();
+    te_topology::KernelPages.nodes(&pages, &mut nodes).unwrap();
+    nodes
 }
 
 #[test]
@@ -41,11 +44,12 @@ fn every_kind_is_zero_writable_and_aligned() {
 #[test]
 fn pages_are_taken_when_asked_for_and_not_before() {
     let lazy = region(Allocation::new(1 << 20));
-    assert_eq!(account(&lazy, "Rss"), 0);
-    let populated = region(Allocation::new(1 << 20).populated());
-    assert_eq!(account(&populated, "Rss"), 1024);
-    let shared = region(Allocation::new(1 << 20).populated().shareable());
-    assert_eq!(account(&shared, "Rss"), 1024);
+    assert!(pages_of(&lazy).iter().all(Option::is_none));
+    for shareable in [false, true] {
+        let mut kind = Allocation::new(1 << 20).populated();
+        kind = if shareable { kind.shareable() } else { kind };
+        assert!(pages_of(&region(kind)).iter().all(Option::is_some), "shareable {shareable}");
+    }
 }
 
 #[test]
@@ -78,7 +82,6 @@ fn a_node_that_is_not_there_is_named() {
 
 #[test]
 fn a_node_that_is_there_holds_the_pages() {
-    use te_topology::PageNodes;
     let node = NumaNode::new(0);
     for shareable in [false, true] {
         let mut kind = Allocation::new(64 << 10).on_node(node).populated();
@@ -88,11 +91,7 @@ fn a_node_that_is_there_holds_the_pages() {
             Err(AllocationError::Node { cause, .. }) if is_forbidden(&cause) => return,
             Err(other) => panic!("{other}"),
         };
-        let region = Region::from(buffer);
-        let mut nodes = Vec::new();
-        let first = usize::try_from(region.address()).unwrap();
-        te_topology::KernelPages.nodes(&[first, first + 4096], &mut nodes).unwrap();
-        assert_eq!(nodes, [Some(node); 2]);
+        assert!(pages_of(&Region::from(buffer)).iter().all(|found| *found == Some(node)));
     }
 }
 
@@ -110,7 +109,7 @@ fn pages_that_were_set_apart_come_or_are_named_as_missing() {
     };
     assert_eq!((len, page), (1 << 40, 2 << 20));
     match Allocation::new(4096).pages(Pages::Huge2M).allocate() {
-        Ok(buffer) => assert_eq!(account(&Region::from(buffer), "KernelPageSize"), 2048),
+        Ok(buffer) => assert_eq!(Region::from(buffer).address() % (2 << 20), 0),
         Err(error) => assert!(matches!(error, AllocationError::NoHugePages { .. }), "{error}"),
     }
     let both = Allocation::new(4096).pages(Pages::Huge2M).shareable().allocate();

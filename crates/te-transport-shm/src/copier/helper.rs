@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Pid;
-use te_segment::Opcode;
+use te_segment::{Caching, LocalRange, Opcode};
 use te_transport::Threads;
 
 use crate::job::Job;
@@ -31,11 +31,32 @@ const LAST_LOOKS: u32 = 4000;
 /// How long one look at the machine's load counts.
 const LOAD_COUNTS: Duration = Duration::from_millis(5);
 
-/// A round that two threads copy.
+/// What two threads copy.
+#[derive(Debug)]
+enum Load {
+    /// The pieces of a round, laid end to end, from or to another process.
+    Across { by: (Pid, Opcode), jobs: Vec<Job> },
+    /// One piece, between ranges that do not overlap.
+    Within { from: LocalRange, to: LocalRange, caching: Caching },
+}
+
+impl Load {
+    /// Copies from the bytes `at..at + len` as many as one call does; 0 where it fails.
+    fn copy(&self, at: u64, len: u64, ranges: &mut Ranges) -> u64 {
+        match self {
+            Self::Across { by, jobs } => vm::copy(*by, jobs, (at, len), ranges).unwrap_or(0),
+            Self::Within { from, to, caching } => match (from.part(at, len), to.part(at, len)) {
+                (Ok(from), Ok(to)) if from.copy_to(&to, *caching).is_ok() => len,
+                _ => 0,
+            },
+        }
+    }
+}
+
+/// A load, and how far it is.
 #[derive(Debug)]
 pub(crate) struct Share {
-    by: (Pid, Opcode),
-    jobs: Vec<Job>,
+    load: Load,
     total: u64,
     /// Where the next chunk begins.
     next: AtomicU64,
@@ -45,10 +66,19 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(by: (Pid, Opcode), jobs: &[Job], total: u64) -> Self {
+    pub(crate) fn across(by: (Pid, Opcode), jobs: &[Job], total: u64) -> Self {
+        Self::new(Load::Across { by, jobs: jobs.iter().map(Job::twin).collect() }, total)
+    }
+
+    /// Of two ranges of one length that do not overlap.
+    pub(crate) fn within(from: &LocalRange, to: &LocalRange, caching: Caching) -> Self {
+        let total = to.len();
+        Self::new(Load::Within { from: from.clone(), to: to.clone(), caching }, total)
+    }
+
+    fn new(load: Load, total: u64) -> Self {
         let (next, over) = (AtomicU64::new(0), AtomicU64::new(0));
-        let jobs = jobs.iter().map(Job::twin).collect();
-        Self { by, jobs, total, next, over, failed: AtomicBool::new(false) }
+        Self { load, total, next, over, failed: AtomicBool::new(false) }
     }
 
     /// Copies chunks until none is left.
@@ -61,9 +91,9 @@ impl Share {
             let len = CHUNK.min(self.total - begin);
             let mut done = 0;
             while done < len && !self.failed.load(Ordering::Relaxed) {
-                match vm::copy(self.by, &self.jobs, (begin + done, len - done), ranges) {
-                    Ok(n) if n > 0 => done += n,
-                    _ => self.failed.store(true, Ordering::Relaxed),
+                match self.load.copy(begin + done, len - done, ranges) {
+                    0 => self.failed.store(true, Ordering::Relaxed),
+                    n => done += n,
                 }
             }
             // Release pairs with the load in `is_over`: the bytes come before it.
@@ -223,6 +253,8 @@ fn running_of(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use te_segment::{AlignedBuffer, Allocation, Region, VanishingMemory};
+
     use super::*;
 
     #[test]
@@ -246,5 +278,34 @@ mod tests {
         help.looked = Some((now, false));
         assert!(!help.is_worth(now + LOAD_COUNTS / 2), "that was looked at a moment ago");
         assert!(help.is_worth(now + LOAD_COUNTS));
+    }
+
+    #[test]
+    fn two_threads_copy_a_piece_exactly_or_say_that_they_did_not() {
+        let threads = Arc::new(Threads::default());
+        let (mut help, mut ranges) = (Help::new(&threads), Ranges::default());
+        let len = (3 << 20) + 77;
+        let new = || Region::from(Allocation::new(len + 10).allocate().unwrap());
+        let (from, to) = (new(), new());
+        let bytes: Vec<u8> = (0..len).map(|i| i.to_le_bytes()[i % 3]).collect();
+        from.write_from(3, &bytes).unwrap();
+        for caching in [Caching::Bypass, Caching::Keep] {
+            to.write_from(0, &vec![0xA5; len + 10]).unwrap();
+            let piece = |region: &Region, at| region.range(at, len as u64).unwrap();
+            let share = Share::within(&piece(&from, 3), &piece(&to, 5), caching);
+            assert!(help.copy(share, &mut ranges));
+            let mut seen = vec![0; len + 10];
+            to.read_into(0, &mut seen).unwrap();
+            assert!(seen[5..len + 5] == bytes, "{caching:?}");
+            assert!(seen[..5].iter().chain(&seen[len + 5..]).all(|byte| *byte == 0xA5));
+        }
+        let gone = VanishingMemory::new(AlignedBuffer::zeroed(len).unwrap());
+        gone.vanish();
+        let share = Share::within(
+            &gone.region().whole(),
+            &to.range(0, len as u64).unwrap(),
+            Caching::Bypass,
+        );
+        assert!(!help.copy(share, &mut ranges));
     }
 }

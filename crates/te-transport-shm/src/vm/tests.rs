@@ -72,7 +72,7 @@ fn pieces_that_do_not_take_part_are_left_out() {
 }
 
 #[test]
-fn bytes_go_in_the_direction_of_the_opcode() {
+fn fb42_bytes_go_in_the_direction_of_the_opcode() {
     // FB42.
     let me = rustix::process::getpid();
     let (here, there) = (memory(8192, 1), memory(8192, 2));

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use super::{Figures, Kind, Machine, Ran, json, measured, pause, plain};
@@ -38,7 +38,7 @@ impl Machine<'_> {
                 self.own(&self.tools.nixl, &[work.op.capitals()], work, Some(("UCX_TLS", ways)))
             }
             Who::Libfabric => self.own(&self.tools.libfabric, &[work.op.capitals()], work, None),
-            Who::Idle { key } => self.idle(key),
+            Who::Idle => self.idle(),
         }
     }
 
@@ -78,6 +78,8 @@ impl Machine<'_> {
     fn te_figures(&self, command: Command, target: Option<u32>) -> anyhow::Result<Figures> {
         let ran = self.run(command, target)?;
         let value = json(&ran.output)?;
+        let (asked, used) = (value["asked"].as_str(), value["transport"].as_str());
+        ensure!(asked == used, "asked for {asked:?}, bytes were moved by {used:?}");
         let cpu = |side: &str| value["cpu_seconds_per_gigabyte"][side].as_f64();
         let rate = value["gigabytes_per_second"].as_f64();
         // Of a target that is not its own child te knows nothing.
@@ -174,10 +176,11 @@ impl Machine<'_> {
         Ok(plain(&json(&self.run(command, None)?.output)?))
     }
 
-    fn idle(&self, key: &str) -> anyhow::Result<Figures> {
+    fn idle(&self) -> anyhow::Result<Figures> {
         let mut command = measured(self.tools, &self.tools.te, false);
         command.args(["bench-idle", "100", &self.seconds.max(2.0).to_string()]);
-        let value = json(&self.run(command, None)?.output)?[key].as_f64();
+        command.env("TE_TRANSPORTS", "tcp");
+        let value = json(&self.run(command, None)?.output)?["cpu_percent"].as_f64();
         Ok(Figures { value, ..Figures::default() })
     }
 }

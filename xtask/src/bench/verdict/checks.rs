@@ -1,10 +1,7 @@
 //! What must hold: one line for each part of each row.
 
-use serde_json::Value;
-
-use super::{Bar, Check, Measure, Metric, Verdict, Word};
+use super::{Bar, Check, Measure, Metric, NOT_RUN, Verdict, Word};
 use crate::bench::sample::{Sample, State, digits, median};
-use crate::bench::tools::Tools;
 
 const MOONCAKES: &[&str] = &["mooncake write", "mooncake read"];
 
@@ -48,6 +45,10 @@ pub(super) fn all() -> Vec<Check> {
     checks.extend(costs());
     checks.extend(same_host());
     checks.extend(against());
+    // Directions of the same thing stand together.
+    let kind = |check: &Check| (check.group, check.metric, check.bar.text(), check.than);
+    let kinds: Vec<_> = checks.iter().map(kind).collect();
+    checks.sort_by_key(|check| kinds.iter().position(|known| *known == kind(check)));
     checks
 }
 
@@ -130,16 +131,8 @@ fn costs() -> Vec<Check> {
         let measure = Measure::Difference { ours: checked, theirs: plain };
         checks.push(Check { measure, than: "s/GB", ..sums });
     }
-    let idle: [(_, _, _, &str); 4] = [
-        ("idle, 100 open peers", "cpu write", 0.5, "% of a core"),
-        ("memory of an idle engine", "memory write", 20e6, "bytes"),
-        ("memory of an open peer", "peer write", 65_536.0, "bytes"),
-        ("memory of a registered buffer", "buffer write", 256.0, "bytes"),
-    ];
-    for (work, ours, bar, than) in idle {
-        let check = ratio((work, "idle", ours, &[]), Metric::Value, AtMost(bar));
-        checks.push(check.plain(than));
-    }
+    let idle = ratio(("idle, 100 open peers", "idle", "te write", &[]), Metric::Value, AtMost(0.5));
+    checks.push(idle.plain("% of a core"));
     checks
 }
 
@@ -213,7 +206,7 @@ fn against() -> Vec<Check> {
 pub(super) fn cells(samples: &[Sample], peer: &'static str) -> Verdict {
     let shown = if peer == "nixl" { "NIXL" } else { "libfabric, complete when delivered" };
     let mut cells = Vec::new();
-    let mut reason = "was not run".to_owned();
+    let mut reason = NOT_RUN.to_owned();
     for group in ["batch-4k", "batch-64k", "batch-1m", "batch-64m"] {
         for op in ["write", "read"] {
             match cell(samples, group, peer, op) {
@@ -233,7 +226,10 @@ pub(super) fn cells(samples: &[Sample], peer: &'static str) -> Verdict {
         format!("{} {op} {}", group.trim_start_matches("batch-"), digits(*ratio))
     });
     let list = list.collect::<Vec<_>>().join(", ");
-    let measured = if word == Word::Open {
+    let is_run = samples.iter().any(|one| one.group.starts_with("batch-"));
+    let measured = if !is_run {
+        NOT_RUN.to_owned()
+    } else if word == Word::Open {
         format!("{} of 8 cells: {reason}", cells.len())
     } else {
         format!("{ahead} of 8: {list}")
@@ -264,40 +260,6 @@ fn cell(samples: &[Sample], group: &str, peer: &str, op: &str) -> Result<f64, St
         Some(one.figures.rate? / other.figures.rate?)
     });
     median(ratios.collect()).ok_or_else(|| "never in one state for both".to_owned())
-}
-
-/// What other tools measured and left as JSON in `target/bench`.
-pub(super) fn of_files(tools: &Tools) -> Vec<Verdict> {
-    let rows = [
-        (
-            "memory of a request in flight",
-            "memory.json",
-            "request_in_flight_bytes",
-            256.0,
-            "bytes beside its credit",
-        ),
-        (
-            "submit with 100 000 buffers, 1 000 peers",
-            "micro.json",
-            "submit_ratio",
-            1.2,
-            "× of 10 buffers, 1 peer",
-        ),
-        ("lookup among 100 000 buffers", "micro.json", "lookup_100000_ns", 500.0, "ns"),
-    ];
-    let judge = |(work, file, key, bar, unit): (&str, &str, &str, f64, &str)| {
-        let text = std::fs::read_to_string(tools.folder.join(file)).ok();
-        let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-        let number = value.as_ref().and_then(|value| value[key].as_f64());
-        let (word, measured) = match number {
-            Some(number) if number <= bar => (Word::Met, digits(number)),
-            Some(number) => (Word::Missed, digits(number)),
-            None => (Word::Open, format!("target/bench/{file} does not tell {key}")),
-        };
-        let (work, at_least) = (work.to_owned(), format!("≤ {bar} {unit}"));
-        Verdict { work, at_least, aim: String::new(), measured, word }
-    };
-    rows.map(judge).into()
 }
 
 #[cfg(test)]
@@ -344,6 +306,6 @@ mod tests {
         assert!(verdict.measured.starts_with("7 of 8: 4k write 0.67, 4k read 2.00"), "{verdict:?}");
         samples.pop();
         assert_eq!(cells(&samples, "nixl").word, Word::Open);
-        assert_eq!(cells(&[], "libfabric").measured, "0 of 8 cells: never in one state for both");
+        assert_eq!(cells(&[], "libfabric").measured, NOT_RUN);
     }
 }

@@ -159,6 +159,7 @@ impl Setup<'_> {
             latency,
             spent,
             verified: None,
+            transport: self.transport(),
         }
     }
 }

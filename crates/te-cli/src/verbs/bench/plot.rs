@@ -36,7 +36,7 @@ fn chart(args: &Bench, rows: &[Row]) -> Chart {
     );
     let note = format!(
         "transport {}, {} memory; complete means that the bytes are in place",
-        args.transport.word(),
+        rows.first().map_or("none", |row| row.transport),
         args.memory().word()
     );
     Chart::new(title, note, vec![rate, time])

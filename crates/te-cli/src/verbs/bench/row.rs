@@ -23,6 +23,8 @@ pub(super) struct Row {
     pub(super) spent: (Option<Duration>, Option<Duration>),
     /// Whether the bytes were checked in a pass of their own.
     pub(super) verified: Option<bool>,
+    /// What moved the bytes.
+    pub(super) transport: &'static str,
 }
 
 impl Row {
@@ -76,7 +78,8 @@ impl Row {
             "block": self.cell.block,
             "batch": args.batch,
             "threads": args.threads,
-            "transport": args.transport.word(),
+            "transport": self.transport,
+            "asked": args.transport.word(),
             "target": args.segment,
             "memory": args.memory().word(),
             "huge_pages": args.huge_pages,
@@ -125,16 +128,14 @@ pub(super) fn introduce(args: &Bench, setup: &Setup<'_>) -> String {
         counted(u64::from(args.threads), "thread"),
         units::shown_time(args.duration),
     );
-    let _ = writeln!(text, "{}\n", conditions(args));
+    let _ = writeln!(text, "{}\n", conditions(args, setup.transport()));
     text.push_str(&head());
     text
 }
 
-fn conditions(args: &Bench) -> String {
-    let mut parts = vec![
-        format!("transport {}", args.transport.word()),
-        format!("{} memory", args.memory().word()),
-    ];
+fn conditions(args: &Bench, transport: &str) -> String {
+    let mut parts =
+        vec![format!("transport {transport}"), format!("{} memory", args.memory().word())];
     if args.huge_pages {
         parts.push("huge pages".to_owned());
     }
@@ -228,6 +229,7 @@ mod tests {
             latency,
             spent: (Some(Duration::from_millis(84)), None),
             verified: None,
+            transport: "tcp",
         }
     }
 

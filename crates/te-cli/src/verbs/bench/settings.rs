@@ -13,18 +13,13 @@ use crate::session;
 /// Variables by name, for both sides.
 pub(super) type Settings = BTreeMap<String, String>;
 
-/// The setting that chooses among the ways of moving bytes.
-const TRANSPORTS: &str = "engine.transports";
-
 /// Everything that the options ask for, by variable.
 pub(super) fn all(args: &Bench) -> Result<Settings, CliError> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     let spin = if args.low_cpu { Some(0) } else { args.spin }.map(|spin| spin.to_string());
     wanted.extend(spin.iter().map(|spin| ("tcp.spin_us", spin.as_str())));
-    // Without a choice there is TCP only.
-    let only = args.transport == Way::Tcp && variable(TRANSPORTS).is_err();
-    if args.transport != Way::Auto && !only {
-        wanted.push((TRANSPORTS, args.transport.word()));
+    if args.transport != Way::Auto {
+        wanted.push(("engine.transports", args.transport.word()));
     }
     wanted.extend(args.set.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     wanted.into_iter().map(|(name, value)| Ok((variable(name)?, value.to_owned()))).collect()

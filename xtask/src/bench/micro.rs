@@ -1,0 +1,111 @@
+//! What the engine costs alone: the figures of te-engine's example `micro`.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::sample::digits;
+use super::verdict::{Verdict, Word};
+use crate::artifacts;
+use crate::flags::BenchFlags;
+use crate::journal::Journal;
+use crate::run;
+use crate::ui;
+use crate::workspace::Workspace;
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Micro {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+    /// The most that it should be.
+    limit: Option<f64>,
+}
+
+/// Runs the example, unless other groups only are wanted; `--again` reads what it last said.
+pub(crate) fn figures(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    flags: &BenchFlags,
+) -> anyhow::Result<Vec<Micro>> {
+    let last = workspace.target().join("bench/micro.jsonl");
+    if flags.again {
+        return read(&last);
+    }
+    if flags.only.as_ref().is_some_and(|part| !NAME.contains(part.as_str())) {
+        return Ok(Vec::new());
+    }
+    ui::say("  what the engine costs alone");
+    let flags = ["--release", "--package", "te-engine", "--example", NAME];
+    artifacts::build_programs(workspace, journal, &flags)?;
+    let mut command = Command::new(workspace.target().join("release/examples").join(NAME));
+    command.arg("--json");
+    let mut found = Vec::new();
+    let ended = run::stream(command, journal, LIMIT, |line| found.extend(Micro::read(line)))?;
+    ensure!(ended.is_good(), "micro failed ({}); see {}", ended.text(), journal.shown());
+    std::fs::write(&last, lines(&found)).context("cannot write micro.jsonl")?;
+    Ok(found)
+}
+
+/// Its name, also as a group.
+pub(crate) const NAME: &str = "micro";
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn read(path: &Path) -> anyhow::Result<Vec<Micro>> {
+    let text = artifacts::read_if_there(path)?;
+    Ok(text.lines().filter_map(Micro::read).collect())
+}
+
+pub(crate) fn lines(figures: &[Micro]) -> String {
+    let line = |one: &Micro| {
+        let Micro { name, value, unit, limit } = one;
+        format!("{}\n", json!({"figure": name, "value": value, "unit": unit, "limit": limit}))
+    };
+    figures.iter().map(line).collect()
+}
+
+impl Micro {
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        Some(Self {
+            name: value["figure"].as_str()?.to_owned(),
+            value: value["value"].as_f64()?,
+            unit: value["unit"].as_str()?.to_owned(),
+            limit: value["limit"].as_f64(),
+        })
+    }
+
+    /// None where there is no bar.
+    pub(crate) fn judge(&self) -> Option<Verdict> {
+        let limit = self.limit?;
+        let word = if self.value <= limit { Word::Met } else { Word::Missed };
+        Some(Verdict {
+            work: self.name.clone(),
+            at_least: format!("≤ {limit} {}", self.unit).trim_end().to_owned(),
+            aim: String::new(),
+            measured: format!("{} {}", digits(self.value), self.unit).trim_end().to_owned(),
+            word,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_judged_by_its_own_limit() {
+        let line = r#"{"figure":"lookup","value":612.0,"unit":"ns","limit":500,"kept":false}"#;
+        let one = Micro::read(line).unwrap();
+        let verdict = one.judge().unwrap();
+        assert_eq!((verdict.word, verdict.measured.as_str()), (Word::Missed, "612 ns"));
+        assert_eq!(Micro::read(lines(std::slice::from_ref(&one)).trim()), Some(one.clone()));
+        assert_eq!(Micro { limit: None, ..one }.judge(), None);
+        assert_eq!(Micro::read("words"), None);
+    }
+}
