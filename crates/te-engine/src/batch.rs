@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     completed: usize,
     failed: usize,
     bytes: u64,
-    first_fault: Option<TaskFault>,
+    first_fault: Option<Box<TaskFault>>,
     quarantined: usize,
     notify: NotifyOutcome,
     /// To be sent once every task completed.
@@ -53,13 +53,33 @@ pub(crate) struct Inner {
 impl Inner {
     /// Appends an open or already complete task.
     pub(crate) fn push(&mut self, task: Task) {
+        self.count(&task);
+        self.tasks.push(task);
+    }
+
+    /// Appends tasks; the list of a first submission is taken as it is.
+    pub(crate) fn append(&mut self, tasks: Vec<Task>) {
+        if !self.tasks.is_empty() {
+            return tasks.into_iter().for_each(|task| self.push(task));
+        }
+        for task in &tasks {
+            self.count(task);
+        }
+        self.tasks = tasks;
+    }
+
+    fn count(&mut self, task: &Task) {
         self.look_again(task.due());
         if task.state().is_final() {
             self.completed += 1;
         } else {
             self.open += 1;
         }
-        self.tasks.push(task);
+    }
+
+    /// When to look for overdue tasks.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// The batch is to be looked at by then.
@@ -88,7 +108,7 @@ impl Inner {
             self.failed += 1;
             self.quarantined += usize::from(task.is_quarantined());
             if self.first_fault.is_none() {
-                self.first_fault = task.fault().cloned();
+                self.first_fault = task.fault().cloned().map(Box::new);
             }
         }
     }
@@ -147,7 +167,7 @@ impl Inner {
             quarantined: self.quarantined,
             bytes: self.bytes,
             notify: self.notify.clone(),
-            fault: self.first_fault.clone(),
+            fault: self.first_fault.as_deref().cloned(),
         }
     }
 }
@@ -363,6 +383,10 @@ impl BatchTable {
     pub(crate) const MAX_CAPACITY: usize = 1 << 24;
 
     pub(crate) fn allocate(&self, capacity: usize) -> Result<BatchId, BatchError> {
+        Ok(self.make(capacity)?.id())
+    }
+
+    pub(crate) fn make(&self, capacity: usize) -> Result<Arc<Batch>, BatchError> {
         if capacity > Self::MAX_CAPACITY {
             return Err(BatchError::TooLarge { capacity, max: Self::MAX_CAPACITY });
         }
@@ -379,8 +403,9 @@ impl BatchTable {
         // Generation 0 is never given, and neither is the one that would make the handle u64::MAX.
         place.generation = if place.generation >= u32::MAX - 1 { 1 } else { place.generation + 1 };
         let id = BatchId::new(slot, place.generation);
-        place.batch = Some(Arc::new(Batch::new(id, capacity)));
-        Ok(id)
+        let batch = Arc::new(Batch::new(id, capacity));
+        place.batch = Some(Arc::clone(&batch));
+        Ok(batch)
     }
 
     pub(crate) fn find(&self, id: BatchId) -> Result<Arc<Batch>, BatchError> {

@@ -13,11 +13,14 @@
 //! I2  No lock is held while a transport, a peer or a waker is called.
 //! I3  A burst of faults of one peer costs one refresh.
 
+mod dispatching;
 mod driving;
 mod landing;
 mod park;
 mod paths;
 mod queue;
+mod turns;
+mod ways;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -48,6 +51,9 @@ pub(crate) use landing::Sink;
 use park::{Delayed, Parked};
 pub(crate) use paths::{MAX_TRANSPORTS, Via, Vias};
 use queue::{Fed, Item, PeerQueue};
+pub(crate) use ways::Route;
+#[cfg(test)]
+pub(crate) use ways::Ways;
 
 /// What the classic engine shares with the façade.
 #[derive(Debug, Clone)]
@@ -70,7 +76,8 @@ pub(crate) struct Classic {
     transports: Arc<[Arc<dyn Transport>]>,
     policy: RetryPolicy,
     slices: SliceTable,
-    queues: RwLock<HashMap<SegmentId, Arc<PeerQueue>>>,
+    /// By the number of the peer's segment.
+    queues: RwLock<Vec<Option<Arc<PeerQueue>>>>,
     parked: Mutex<HashMap<SegmentId, Vec<Parked>>>,
     delayed: Mutex<Vec<Delayed>>,
     /// Descriptors to ask for at a later time, because the last answer failed a moment ago.
@@ -109,19 +116,30 @@ impl Classic {
 
     /// The queue of a peer, made on first use.
     fn queue(&self, peer: &RemoteSegment) -> Option<Arc<PeerQueue>> {
-        if let Some(queue) = self.queues.read().get(&peer.id()) {
-            return Some(Arc::clone(queue));
+        if let Some(queue) = self.known_queue(peer.id()) {
+            return Some(queue);
         }
         if !self.reaches(peer) {
             return None;
         }
+        let place = usize::try_from(peer.id().as_u64()).ok()?;
+        let mut queues = self.queues.write();
+        if place >= queues.len() {
+            queues.resize(place + 1, None);
+        }
         let fresh = || Arc::new(PeerQueue::new(peer.id(), Arc::clone(&self.transports)));
-        Some(Arc::clone(self.queues.write().entry(peer.id()).or_insert_with(fresh)))
+        Some(Arc::clone(queues[place].get_or_insert_with(fresh)))
+    }
+
+    /// The queue of a peer, where there is one.
+    fn known_queue(&self, target: SegmentId) -> Option<Arc<PeerQueue>> {
+        let place = usize::try_from(target.as_u64()).ok()?;
+        self.queues.read().get(place)?.clone()
     }
 
     fn pump(&self, queue: &PeerQueue) {
         let clock = &*self.shared.clock;
-        let source = || self.shared.peers.current(queue.id);
+        let source = || self.shared.peers.current(queue.ways.id);
         let fed = queue.pump(&self.slices, clock, &self.ends, source);
         let Fed { orphans, stranded, ending } = fed;
         for (via, tokens) in ending.into_iter().filter(|(_, tokens)| !tokens.is_empty()) {
@@ -272,46 +290,7 @@ impl DataPath for Classic {
     }
 
     fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>) {
-        let mut ready: HashMap<SegmentId, Vec<Item>> = HashMap::new();
-        let mut peers: HashMap<SegmentId, Option<Arc<RemoteSegment>>> = HashMap::new();
-        let mut unknown = Vec::new();
-        let open: Vec<_> = {
-            let inner = batch.lock();
-            let work = |task: usize| Some((task, inner.tasks[task].open_work()?));
-            tasks.filter_map(work).map(|(task, work)| (task, work.target, work.remote)).collect()
-        };
-        let open_tasks = open.len();
-        for (task, target, remote) in open {
-            let known = peers.entry(target).or_insert_with(|| self.shared.peers.current(target));
-            let located = known.as_ref().is_some_and(|peer| peer.locate(&remote).is_some());
-            if located && self.shared.peers.is_cached() {
-                let item = Item { batch: Arc::clone(batch), task, piece: None };
-                ready.entry(target).or_default().push(item);
-            } else {
-                unknown.push(Parked::unlocated(batch, task, target));
-            }
-        }
-        for (target, items) in ready {
-            let peer = peers.get(&target).and_then(Option::as_ref);
-            if let Some(queue) = peer.and_then(|peer| self.queue(peer)) {
-                queue.push_back(batch, items);
-                self.pump(&queue);
-            } else {
-                for item in items {
-                    self.end_one(&item.batch, item.task, TaskState::Failed, unreached());
-                }
-            }
-        }
-        unknown.into_iter().for_each(|parked| self.park(parked));
-        if open_tasks == 0 {
-            let mut inner = batch.lock();
-            let notifies = inner.take_due_notifies();
-            let settled = inner.is_settled();
-            drop(inner);
-            if settled {
-                self.conclude(batch, notifies);
-            }
-        }
+        self.dispatch_runs(batch, tasks);
     }
 
     fn end(&self, batch: &Arc<Batch>, tasks: &[usize], state: TaskState, cause: &str) {
@@ -333,7 +312,7 @@ impl DataPath for Classic {
             self.call_back(batch, |task| flying.contains(&task));
         }
         if ended || !flying.is_empty() {
-            let queues: Vec<_> = self.queues.read().values().cloned().collect();
+            let queues: Vec<_> = self.queues.read().iter().flatten().cloned().collect();
             queues.iter().for_each(|queue| queue.purge(batch));
         }
     }
@@ -361,8 +340,8 @@ impl DataPath for Classic {
     }
 
     fn choice(&self, peer: &Arc<RemoteSegment>) -> Option<&'static str> {
-        let via = match self.queues.read().get(&peer.id()).cloned() {
-            Some(queue) => queue.choose(peer, self.shared.clock.now()),
+        let via = match self.known_queue(peer.id()) {
+            Some(queue) => queue.ways.choose(peer, self.shared.clock.now()),
             None => Vias::reaching(&self.transports, peer).first(),
         };
         via.map(|via| self.name_of(via))
@@ -407,6 +386,12 @@ impl Shared {
             drop(self.batches.free(batch.id()));
         }
     }
+}
+
+/// Positions in a batch as the queues have them.
+fn run(tasks: Range<usize>) -> Range<u32> {
+    let short = |task| u32::try_from(task).expect("a batch has fewer than 2^32 tasks");
+    short(tasks.start)..short(tasks.end)
 }
 
 /// What ends a request whose peer no transport reaches.

@@ -356,10 +356,18 @@ impl TransferEngine {
     /// # Errors
     /// [`WaitError::TimedOut`]: the batch goes on; wait again, or cancel it.
     pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
+        self.wait_for(&*self.find(batch)?, self.now(), timeout)
+    }
+
+    /// Waits until `timeout` after `begun` at most.
+    pub(crate) fn wait_for(
+        &self,
+        found: &Batch,
+        begun: Instant,
+        timeout: Duration,
+    ) -> Result<BatchStatus, WaitError> {
         /// A caller that drives looks up at least this often: its batch may end elsewhere.
         const LOOK_UP: Duration = Duration::from_millis(5);
-        let found = self.find(batch)?;
-        let begun = self.now();
         let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
         loop {
             let status = found.status();
@@ -369,10 +377,10 @@ impl TransferEngine {
             let now = self.now();
             if now >= until {
                 let open = status.total - status.completed - status.failed;
-                let waited = now - begun;
+                let (batch, waited) = (found.id(), now - begun);
                 return Err(WaitError::TimedOut { batch, waited, open, total: status.total });
             }
-            if self.path.drive(&found, until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
+            if self.path.drive(found, until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
                 found.wait(until - now);
             }
         }
@@ -384,10 +392,13 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn cancel(&self, batch: BatchId) -> Result<(), BatchError> {
-        let found = self.find(batch)?;
-        let all: Vec<usize> = (0..found.status().total).collect();
-        self.path.end(&found, &all, TaskState::Canceled, "cancelled by the caller");
+        self.call_back(&self.find(batch)?);
         Ok(())
+    }
+
+    pub(crate) fn call_back(&self, found: &Arc<Batch>) {
+        let all: Vec<usize> = (0..found.status().total).collect();
+        self.path.end(found, &all, TaskState::Canceled, "cancelled by the caller");
     }
 
     /// Calls one task back; see [`TransferEngine::cancel`].

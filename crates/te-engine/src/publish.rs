@@ -16,11 +16,12 @@ use te_metadata::{
 use te_segment::{LocalBuffer, LocalSegment, RemoteAccess, RemoteSegment, SegmentId};
 use te_transport::Transport;
 
-/// One descriptor in the forms that are asked for.
+/// One descriptor in the forms that were asked for. With many buffers each form takes much memory,
+/// so that none is made before.
 struct Snapshot {
     version: u64,
-    paged: Arc<PagedDescriptor>,
-    remote: Arc<RemoteSegment>,
+    paged: Option<Arc<PagedDescriptor>>,
+    remote: Option<Arc<RemoteSegment>>,
 }
 
 /// Makes the descriptor from the local segment and the transports.
@@ -30,7 +31,7 @@ pub(crate) struct Publisher {
     incarnation: Incarnation,
     segment: Arc<LocalSegment>,
     transports: Vec<Arc<dyn Transport>>,
-    last: Mutex<Option<Snapshot>>,
+    last: Mutex<Snapshot>,
     /// Whether it was said that not everybody sees every buffer.
     told: AtomicBool,
 }
@@ -43,7 +44,8 @@ impl Publisher {
         transports: Vec<Arc<dyn Transport>>,
     ) -> Self {
         let incarnation = Incarnation::random();
-        let (last, told) = (Mutex::default(), AtomicBool::new(false));
+        let last = Mutex::new(Snapshot { version: 0, paged: None, remote: None });
+        let told = AtomicBool::new(false);
         Self { name, rpc, incarnation, segment, transports, last, told }
     }
 
@@ -61,31 +63,51 @@ impl Publisher {
 
     /// The descriptor as JSON, in parts where it is long.
     pub(crate) fn paged(&self) -> Arc<PagedDescriptor> {
-        self.with_snapshot(|snapshot| Arc::clone(&snapshot.paged))
+        let mut last = self.last.lock();
+        let made = self.describe(&mut last, |last| last.paged.is_some());
+        if let Some((_, descriptor)) = made {
+            let paged = descriptor.paginate(PAGE_BYTES);
+            self.tell_what_is_left_out(&descriptor, &paged);
+            return Arc::clone(last.paged.insert(Arc::new(paged)));
+        }
+        last.paged.clone().expect("nothing was made because it is there")
     }
 
     /// This engine as its own peer.
     pub(crate) fn as_remote(&self) -> Arc<RemoteSegment> {
-        self.with_snapshot(|snapshot| Arc::clone(&snapshot.remote))
+        let mut last = self.last.lock();
+        if let Some((version, descriptor)) = self.describe(&mut last, |last| last.remote.is_some())
+        {
+            let (name, rpc) = (self.name.clone(), self.rpc.clone());
+            let remote = RemoteSegment::new(SegmentId::LOCAL, name, rpc, descriptor, version + 1);
+            return Arc::clone(last.remote.insert(Arc::new(remote)));
+        }
+        last.remote.clone().expect("nothing was made because it is there")
     }
 
     pub(crate) fn descriptor(&self) -> SegmentDescriptor {
-        self.with_snapshot(|snapshot| snapshot.remote.descriptor().clone())
+        let (_, buffers) = self.segment.snapshot();
+        self.describe_all(&buffers)
     }
 
-    fn with_snapshot<T>(&self, use_it: impl FnOnce(&Snapshot) -> T) -> T {
-        let mut last = self.last.lock();
-        let version = self.segment.version();
-        match last.as_ref() {
-            Some(snapshot) if snapshot.version == version => use_it(snapshot),
-            _ => {
-                let (version, buffers) = self.segment.snapshot();
-                use_it(last.insert(self.take_snapshot(version, &buffers)))
-            }
+    /// The descriptor as of now with its number, unless that is what `last` is of and the form that
+    /// is wanted is there. Forgets what is older.
+    fn describe(
+        &self,
+        last: &mut Snapshot,
+        is_there: impl Fn(&Snapshot) -> bool,
+    ) -> Option<(u64, SegmentDescriptor)> {
+        if last.version == self.segment.version() && is_there(last) {
+            return None;
         }
+        let (version, buffers) = self.segment.snapshot();
+        if last.version != version {
+            *last = Snapshot { version, paged: None, remote: None };
+        }
+        Some((version, self.describe_all(&buffers)))
     }
 
-    fn take_snapshot(&self, version: u64, buffers: &[Arc<LocalBuffer>]) -> Snapshot {
+    fn describe_all(&self, buffers: &[Arc<LocalBuffer>]) -> SegmentDescriptor {
         let open = buffers.iter().filter(|b| b.options().remote != RemoteAccess::None);
         let listed = open.map(|buffer| self.describe_buffer(buffer)).collect();
         let mut descriptor = SegmentDescriptor::tcp(
@@ -98,11 +120,7 @@ impl Publisher {
         for transport in &self.transports {
             transport.describe(&mut descriptor);
         }
-        let paged = Arc::new(descriptor.paginate(PAGE_BYTES));
-        self.tell_what_is_left_out(&descriptor, &paged);
-        let (name, rpc) = (self.name.clone(), self.rpc.clone());
-        let remote = RemoteSegment::new(SegmentId::LOCAL, name, rpc, descriptor, version + 1);
-        Snapshot { version, paged, remote: Arc::new(remote) }
+        descriptor
     }
 
     /// A Mooncake peer sees the first part only. That is said once.

@@ -10,37 +10,93 @@ use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SliceToken};
 
 use crate::batch::Batch;
-use crate::classic::{Via, Vias};
+use crate::classic::{MAX_TRANSPORTS, Route, Via, Vias};
 use crate::quarantine::Held;
 use crate::task::Piece;
 
-/// Whose piece a slice is.
-#[derive(Debug, Clone)]
+/// Whose piece a slice is. There may be a million of them.
+#[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) batch: Arc<Batch>,
-    pub(crate) task: usize,
-    pub(crate) piece: Piece,
-    pub(crate) peer: Arc<RemoteSegment>,
-    /// The transport that has it.
-    pub(crate) via: Via,
-    /// How many slices the peer had served when it left.
-    pub(crate) served: u64,
+    pub(crate) route: Arc<Route>,
     /// When it went to the transport.
     pub(crate) since: Instant,
+    pub(crate) piece: Piece,
     /// Memory in quarantine that this slice keeps alive.
     pub(crate) held: Option<Arc<Held>>,
+    pub(crate) task: u32,
+    /// How many slices the peer had served when it left.
+    pub(crate) served: u32,
 }
 
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    flight: Option<Flight>,
+impl Flight {
+    /// The peer that it went to.
+    pub(crate) fn peer(&self) -> &Arc<RemoteSegment> {
+        &self.route.peer
+    }
+
+    /// The transport that has it.
+    pub(crate) fn via(&self) -> Via {
+        self.route.via
+    }
+
+    /// The position of its task in the batch.
+    pub(crate) fn index(&self) -> usize {
+        self.task as usize
+    }
 }
 
 #[derive(Debug, Default)]
+struct Slot {
+    flight: Option<Flight>,
+    generation: u32,
+    /// The next free slot, where this one is free; [`NONE`] for the last.
+    next_free: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Slots of one allocation; the table grows by so many and moves none.
+const CHUNK: usize = 256;
+
+#[derive(Debug)]
 struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    chunks: Vec<Box<[Slot]>>,
+    first_free: u32,
+    /// Slices with each transport.
+    on_way: [u32; MAX_TRANSPORTS],
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), first_free: NONE, on_way: [0; MAX_TRANSPORTS] }
+    }
+}
+
+impl Slots {
+    fn slot(&mut self, number: u32) -> Option<&mut Slot> {
+        let number = number as usize;
+        self.chunks.get_mut(number / CHUNK)?.get_mut(number % CHUNK)
+    }
+
+    fn grow(&mut self) {
+        let first = self.chunks.len() * CHUNK;
+        let mut chunk: Vec<Slot> = (0..CHUNK).map(|_| Slot::default()).collect();
+        for (place, slot) in chunk.iter_mut().enumerate().rev() {
+            slot.next_free = self.first_free;
+            let number = u32::try_from(first + place);
+            self.first_free = number.expect("admission keeps slices below 2^32");
+        }
+        self.chunks.push(chunk.into_boxed_slice());
+    }
+
+    fn numbered(&mut self) -> impl Iterator<Item = (u32, &mut Slot)> {
+        (0u32..).zip(self.chunks.iter_mut().flatten())
+    }
+
+    fn flights(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.chunks.iter_mut().flatten().filter_map(|slot| slot.flight.as_mut())
+    }
 }
 
 /// The table of slices in flight.
@@ -52,27 +108,33 @@ pub(crate) struct SliceTable {
 impl SliceTable {
     pub(crate) fn insert(&self, flight: Flight) -> SliceToken {
         let mut table = self.slots.lock();
-        let slot = table.free.pop().unwrap_or_else(|| {
-            table.slots.push(Slot { generation: 0, flight: None });
-            u32::try_from(table.slots.len() - 1).expect("admission keeps slices below 2^32")
-        });
-        let place = &mut table.slots[slot as usize];
-        place.generation = place.generation.wrapping_add(1);
-        place.flight = Some(flight);
-        SliceToken::new(slot, place.generation)
+        if table.first_free == NONE {
+            table.grow();
+        }
+        table.on_way[flight.via().place()] += 1;
+        let number = table.first_free;
+        let slot = table.slot(number).expect("a free slot is one of the table");
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.flight = Some(flight);
+        let (token, next) = (SliceToken::new(number, slot.generation), slot.next_free);
+        table.first_free = next;
+        token
     }
 
     /// Takes a slice out; `None` for a token that is not in flight.
     pub(crate) fn take(&self, token: SliceToken) -> Option<Flight> {
         let mut table = self.slots.lock();
-        let place = table.slots.get_mut(token.slot() as usize)?;
-        if place.generation != token.generation()
+        let first_free = table.first_free;
+        let slot = table.slot(token.slot())?;
+        if slot.generation != token.generation()
             && !te_metadata::sabotage::is_off("slice-generation")
         {
             return None;
         }
-        let flight = place.flight.take()?;
-        table.free.push(token.slot());
+        let flight = slot.flight.take()?;
+        slot.next_free = first_free;
+        table.first_free = token.slot();
+        table.on_way[flight.via().place()] -= 1;
         Some(flight)
     }
 
@@ -82,53 +144,66 @@ impl SliceTable {
         batch: &Arc<Batch>,
         mut wanted: impl FnMut(usize) -> bool,
     ) -> Vec<SliceToken> {
-        let table = self.slots.lock();
-        let numbered = (0u32..).zip(&table.slots);
-        let ours = numbered.filter(|(_, slot)| {
+        let mut table = self.slots.lock();
+        let ours = table.numbered().filter(|(_, slot)| {
             let flight = slot.flight.as_ref();
-            flight.is_some_and(|f| Arc::ptr_eq(&f.batch, batch) && wanted(f.task))
+            flight.is_some_and(|f| Arc::ptr_eq(&f.batch, batch) && wanted(f.index()))
         });
         ours.map(|(number, slot)| SliceToken::new(number, slot.generation)).collect()
+    }
+
+    /// What went by a route at `since` or later and is in flight.
+    pub(crate) fn gone_since(
+        &self,
+        route: &Arc<Route>,
+        since: Instant,
+    ) -> Vec<(Arc<Batch>, usize, SliceToken)> {
+        let mut table = self.slots.lock();
+        let recent = table.numbered().filter_map(|(number, slot)| {
+            let flight = slot.flight.as_ref()?;
+            let is_it = Arc::ptr_eq(&flight.route, route) && flight.since >= since;
+            let token = SliceToken::new(number, slot.generation);
+            is_it.then(|| (Arc::clone(&flight.batch), flight.index(), token))
+        });
+        recent.collect()
     }
 
     /// Lets the slices of a task keep its memory alive until they are back.
     pub(crate) fn hold(&self, batch: &Arc<Batch>, task: usize, held: &Arc<Held>) {
         let mut table = self.slots.lock();
-        let flights = table.slots.iter_mut().filter_map(|slot| slot.flight.as_mut());
-        for flight in flights.filter(|f| f.task == task && Arc::ptr_eq(&f.batch, batch)) {
+        let ours = |f: &&mut Flight| f.index() == task && Arc::ptr_eq(&f.batch, batch);
+        for flight in table.flights().filter(ours) {
             flight.held = Some(Arc::clone(held));
         }
     }
 
     /// Bytes of the slices that are out.
     pub(crate) fn bytes(&self) -> u64 {
-        let table = self.slots.lock();
-        table
-            .slots
-            .iter()
-            .filter_map(|slot| slot.flight.as_ref())
-            .map(|flight| flight.piece.len)
-            .sum()
+        self.slots.lock().flights().map(|flight| flight.piece.len).sum()
     }
 
     /// Tasks with a slice that left at `before` or earlier, and when the oldest other slice left.
     pub(crate) fn overdue(&self, before: Instant) -> (Vec<(Arc<Batch>, usize)>, Option<Instant>) {
-        let table = self.slots.lock();
-        let flights = || table.slots.iter().filter_map(|slot| slot.flight.as_ref());
-        let late = flights().filter(|flight| flight.since <= before);
-        let tasks = late.map(|flight| (Arc::clone(&flight.batch), flight.task)).collect();
-        (tasks, flights().map(|flight| flight.since).filter(|since| *since > before).min())
+        let mut table = self.slots.lock();
+        let (mut late, mut oldest) = (Vec::new(), None);
+        for flight in table.flights() {
+            if flight.since <= before {
+                late.push((Arc::clone(&flight.batch), flight.index()));
+            } else {
+                oldest = oldest.into_iter().chain([flight.since]).min();
+            }
+        }
+        (late, oldest)
     }
 
     /// The transports that have slices.
     pub(crate) fn vias(&self) -> Vias {
-        let table = self.slots.lock();
-        table.slots.iter().filter_map(|slot| Some(slot.flight.as_ref()?.via)).collect()
+        let on_way = self.slots.lock().on_way;
+        Via::all().filter(|via| on_way[via.place()] > 0).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        let table = self.slots.lock();
-        table.slots.len() - table.free.len()
+        self.slots.lock().on_way.iter().map(|count| *count as usize).sum()
     }
 }
 
@@ -138,7 +213,7 @@ impl Drop for SliceTable {
         if te_metadata::sabotage::is_off("close-keeps") {
             return;
         }
-        let slots = self.slots.get_mut().slots.iter_mut();
+        let slots = self.slots.get_mut().chunks.iter_mut().flatten();
         slots.filter_map(|slot| slot.flight.take()).for_each(std::mem::forget);
     }
 }
@@ -153,21 +228,30 @@ mod tests {
     use crate::TransferRequest;
     use crate::quarantine::Quarantine;
     use crate::task::Work;
-    use crate::testing_support::{a_batch, a_peer, a_via};
+    use crate::testing_support::{a_batch, a_peer, a_route};
 
     fn flight() -> Flight {
-        let piece = Piece::new(0, 1);
         let since = te_transport::Clock::now(&te_transport::SystemClock);
-        Flight {
-            batch: a_batch(),
-            task: 0,
-            piece,
-            peer: a_peer(1),
-            via: a_via(),
-            served: 0,
-            since,
-            held: None,
-        }
+        let (piece, route) = (Piece::new(0, 1), a_route());
+        Flight { batch: a_batch(), route, since, piece, held: None, task: 0, served: 0 }
+    }
+
+    #[test]
+    fn a_flight_and_a_task_take_no_more_than_is_promised() {
+        // The issue of speed: at most 256 bytes for a request in flight beside its credit.
+        let (slot, task) = (size_of::<Slot>(), size_of::<crate::task::Task>());
+        assert!(slot + task <= 256, "{slot} + {task}");
+    }
+
+    #[test]
+    fn a_table_that_grows_gives_every_slot_once() {
+        let table = SliceTable::default();
+        let tokens: Vec<_> = (0..3 * CHUNK).map(|_| table.insert(flight())).collect();
+        let slots: std::collections::BTreeSet<_> = tokens.iter().map(|t| t.slot()).collect();
+        assert_eq!((slots.len(), table.len()), (tokens.len(), tokens.len()));
+        assert!(tokens.iter().all(|token| table.take(*token).is_some()));
+        assert!(tokens.iter().all(|token| table.take(*token).is_none()));
+        assert!(table.insert(flight()).slot() < 3 * CHUNK as u32, "free slots come first");
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use te_metadata::Notify;
-use te_segment::{AccessError, BufferGuard, RemoteRange, RemoteSegment, SegmentId};
+use te_segment::{AccessError, BufferHold, RemoteRange, RemoteSegment, SegmentId};
 
 use crate::batch::Batch;
 use crate::engine::TransferEngine;
-use crate::error::{SubmitError, TransferError, WaitError};
+use crate::error::{BatchError, SubmitError, TransferError, WaitError};
 use crate::id::BatchId;
 use crate::request::TransferRequest;
 use crate::status::{BatchStatus, TaskState};
@@ -35,7 +35,8 @@ impl TransferEngine {
         requests: &[TransferRequest],
         patience: Duration,
     ) -> Result<(), SubmitError> {
-        self.submit_all(batch, requests, None, patience)
+        let terms = Terms { timeout: None, patience, notify: None };
+        self.submit_all(&self.find(batch)?, requests, terms)
     }
 
     /// As [`TransferEngine::submit`]; once every task of the batch completed, the first request's
@@ -50,8 +51,9 @@ impl TransferEngine {
         notify: Notify,
     ) -> Result<(), SubmitError> {
         let target = requests.first().ok_or(SubmitError::Empty)?.target;
-        let plan = Some((target, notify));
-        self.submit_all(batch, requests, plan, self.config.engine.transfer_timeout)
+        let patience = self.config.engine.transfer_timeout;
+        let terms = Terms { timeout: None, patience, notify: Some((target, notify)) };
+        self.submit_all(&self.find(batch)?, requests, terms)
     }
 
     /// Moves requests and waits for their end. When the time is up, what is open is called back,
@@ -65,33 +67,29 @@ impl TransferEngine {
         requests: &[TransferRequest],
         timeout: Duration,
     ) -> Result<u64, TransferError> {
-        let batch = self.allocate_batch(requests.len()).map_err(SubmitError::from)?;
-        let result = self.transfer_in(batch, requests, timeout);
-        self.shared.batches.orphan(batch);
+        if !self.owner.is_here() {
+            return Err(SubmitError::from(BatchError::Forked).into());
+        }
+        let made = self.shared.batches.make(requests.len()).map_err(SubmitError::from)?;
+        let result = self.transfer_in(&made, requests, timeout);
+        self.shared.batches.orphan(made.id());
         result
     }
 
     fn transfer_in(
         &self,
-        batch: BatchId,
+        batch: &Arc<Batch>,
         requests: &[TransferRequest],
         timeout: Duration,
     ) -> Result<u64, TransferError> {
-        let limited: Vec<TransferRequest>;
-        let requests = if requests.iter().any(|request| request.timeout.is_none()) {
-            limited = requests.iter().map(|r| limit(r, timeout)).collect();
-            &limited
-        } else {
-            requests
-        };
         let begun = self.now();
-        self.submit_within(batch, requests, timeout)?;
-        let left = timeout.saturating_sub(self.now().saturating_duration_since(begun));
-        let status = match self.wait(batch, left) {
+        let given = Terms { timeout: Some(timeout), patience: timeout, notify: None };
+        self.submit_all(batch, requests, given)?;
+        let status = match self.wait_for(batch, begun, timeout) {
             Ok(status) => status,
             Err(WaitError::TimedOut { .. }) => {
-                self.cancel(batch).map_err(WaitError::from)?;
-                self.wait(batch, self.config.engine.shutdown_timeout)?
+                self.call_back(batch);
+                self.wait_for(batch, self.now(), self.config.engine.shutdown_timeout)?
             }
             Err(error) => return Err(error.into()),
         };
@@ -100,43 +98,38 @@ impl TransferEngine {
 
     fn submit_all(
         &self,
-        id: BatchId,
+        batch: &Arc<Batch>,
         requests: &[TransferRequest],
-        notify: Option<(SegmentId, Notify)>,
-        patience: Duration,
+        terms: Terms,
     ) -> Result<(), SubmitError> {
-        let batch = self.find(id)?;
         if self.is_closed() {
             return Err(SubmitError::Closed);
         }
         batch.check_room(&batch.lock(), requests.len())?;
-        let works = self.check_all(requests)?;
-        let open = works.iter().filter(|work| !work.local.is_empty());
-        let (n, bytes) = open.fold((0, 0), |(n, sum), work| (n + 1, sum + work.local.len()));
-        self.admit(n, bytes, patience)?;
-        let first = {
-            let mut inner = batch.lock();
-            if let Err(error) = batch.check_room(&inner, works.len()) {
-                drop(inner);
-                self.shared.admission.leave(n, bytes);
-                return Err(error.into());
-            }
-            let first = inner.tasks.len();
-            works.into_iter().for_each(|work| inner.push(Task::new(work)));
-            if let Some((target, notify)) = notify {
-                inner.plan_notify(target, notify);
-            }
-            first
-        };
+        let Checked { tasks, open, bytes } = self.check_all(requests, terms.timeout)?;
+        self.admit(open, bytes, terms.patience)?;
+        let mut inner = batch.lock();
+        if let Err(error) = batch.check_room(&inner, tasks.len()) {
+            drop(inner);
+            self.shared.admission.leave(open, bytes);
+            return Err(error.into());
+        }
+        let first = inner.tasks.len();
+        inner.append(tasks);
+        if let Some((target, notify)) = terms.notify {
+            inner.plan_notify(target, notify);
+        }
+        let deadline = inner.deadline();
+        drop(inner);
         self.shared.counters.submitted.add(requests.len() as u64);
-        self.begin(&batch, first..first + requests.len());
+        if let Some(deadline) = deadline {
+            self.shared.alarm.at(deadline);
+        }
+        self.begin(batch, first..first + requests.len());
         Ok(())
     }
 
     fn begin(&self, batch: &Arc<Batch>, tasks: std::ops::Range<usize>) {
-        if let Some(deadline) = batch.deadline() {
-            self.shared.alarm.at(deadline);
-        }
         self.path.dispatch(batch, tasks);
         if self.is_closed() {
             // Closing may have looked through the batches before these tasks were in one.
@@ -154,19 +147,27 @@ impl TransferEngine {
         self.shared.admission.enter(n, bytes, patience).map_err(refused)
     }
 
-    fn check_all(&self, requests: &[TransferRequest]) -> Result<Vec<Work>, SubmitError> {
+    /// Checks every request; `timeout` is for those that name none, else the engine's.
+    fn check_all(
+        &self,
+        requests: &[TransferRequest],
+        timeout: Option<Duration>,
+    ) -> Result<Checked, SubmitError> {
         let mut last: Option<(SegmentId, Arc<RemoteSegment>)> = None;
-        let now = self.now();
-        let mut works = Vec::with_capacity(requests.len());
+        let terms = (self.now(), timeout.or(self.config.engine.request_timeout));
+        let tasks = Vec::with_capacity(requests.len());
+        let mut checked = Checked { tasks, open: 0, bytes: 0 };
         for (index, request) in requests.iter().enumerate() {
-            let peer = match &last {
-                Some((id, peer)) if *id == request.target => Arc::clone(peer),
-                _ => self.check_target(index, request.target)?,
+            let peer = match last {
+                Some((id, ref peer)) if id == request.target => peer,
+                _ => &last.insert((request.target, self.check_target(index, request.target)?)).1,
             };
-            works.push(self.check_one(index, request, &peer, now)?);
-            last = Some((request.target, peer));
+            let work = self.check_one(index, request, peer, terms)?;
+            checked.open += u64::from(!request.local.is_empty());
+            checked.bytes += request.local.len();
+            checked.tasks.push(Task::new(work));
         }
-        Ok(works)
+        Ok(checked)
     }
 
     fn check_target(
@@ -189,36 +190,52 @@ impl TransferEngine {
         index: usize,
         request: &TransferRequest,
         peer: &Arc<RemoteSegment>,
-        now: Instant,
+        (now, timeout): (Instant, Option<Duration>),
     ) -> Result<Work, SubmitError> {
         let remote = RemoteRange::new(request.offset, request.local.len())
             .map_err(|cause| SubmitError::Range { index, cause })?;
-        let guard = self.guard(index, request)?;
-        let timeout = request.timeout.or(self.config.engine.request_timeout);
+        let hold = self.hold(index, request)?;
+        let timeout = request.timeout.or(timeout);
         let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-        Ok(Work::new(request, peer, remote, guard, deadline))
+        Ok(Work::new(request, peer, remote, hold, deadline))
     }
 
     /// Keeps the local buffer registered while the task is open. Memory that is not registered is
     /// used as it is (peer fault 28).
-    fn guard(
+    fn hold(
         &self,
         index: usize,
         request: &TransferRequest,
-    ) -> Result<Option<BufferGuard>, SubmitError> {
+    ) -> Result<Option<BufferHold>, SubmitError> {
         let (local, address) = (&request.local, request.local.address());
         if local.is_empty() {
             return Ok(None);
         }
-        let Some(buffer) = self.registry.segment().find(address, local.len()) else {
-            return Ok(None);
-        };
-        match buffer.hold(local.clone()) {
-            Ok(guard) => Ok(Some(guard)),
+        match self.registry.segment().keep(address, local.len()) {
+            Ok(hold) => Ok(hold),
             Err(AccessError::Closed { .. }) => Err(SubmitError::LocalClosing { index, address }),
             Err(_) => Ok(None),
         }
     }
+}
+
+/// How requests are to be taken.
+struct Terms {
+    /// The time of requests that name none; `None` for the engine's default.
+    timeout: Option<Duration>,
+    /// How long to wait for room.
+    patience: Duration,
+    /// What to send once every task completed, and to whom.
+    notify: Option<(SegmentId, Notify)>,
+}
+
+/// Requests that may be taken.
+struct Checked {
+    tasks: Vec<Task>,
+    /// How many have bytes to move.
+    open: u64,
+    /// How many bytes.
+    bytes: u64,
 }
 
 /// What a peer offers, for an error about it. The text is not longer than what names need.
@@ -233,13 +250,6 @@ fn offers(peer: &RemoteSegment) -> String {
     let names = further.map(String::as_str).filter(|name| *name != main && name.len() <= 32);
     let all: Vec<&str> = std::iter::once(main).chain(names.take(MOST)).collect();
     all.join(", ")
-}
-
-fn limit(request: &TransferRequest, timeout: Duration) -> TransferRequest {
-    match request.timeout {
-        Some(_) => request.clone(),
-        None => request.clone().with_timeout(timeout),
-    }
 }
 
 fn outcome(status: BatchStatus) -> Result<u64, TransferError> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use te_segment::{
-    BufferGuard, LocalRange, Opcode, Pieces, RemoteRange, RemoteSegment, SegmentId, SlicePolicy,
+    BufferHold, LocalRange, Opcode, RemoteRange, RemoteSegment, SegmentId, SlicePolicy,
 };
 use te_transport::{Completion, RemoteSide, SliceFault};
 
@@ -49,23 +49,25 @@ impl Piece {
     }
 }
 
-/// What lives only while a task is open.
+/// What lives only while a task is open. There may be a million of them.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) op: Opcode,
     pub(crate) local: LocalRange,
     pub(crate) remote: RemoteRange,
-    pub(crate) target: SegmentId,
     /// The peer as it was known when the request came: the process it is meant for.
     pub(crate) peer: Arc<RemoteSegment>,
-    pub(crate) checked: bool,
     /// When the task is to end; once it is ending, when its memory goes to quarantine.
     pub(crate) deadline: Option<Instant>,
     /// Keeps the local buffer registered; absent for unregistered memory.
-    pub(crate) _guard: Option<BufferGuard>,
-    pieces: Option<Pieces>,
+    _hold: Option<BufferHold>,
+    /// Bytes that were cut off.
+    cut: u64,
+    /// How long pieces are; 0 before the first.
+    piece: u64,
+    ending: Option<Box<Ending>>,
     in_flight: u32,
-    ending: Option<Ending>,
+    pub(crate) op: Opcode,
+    pub(crate) checked: bool,
 }
 
 #[derive(Debug)]
@@ -102,22 +104,27 @@ impl Work {
         request: &crate::TransferRequest,
         peer: &Arc<RemoteSegment>,
         remote: RemoteRange,
-        guard: Option<BufferGuard>,
+        hold: Option<BufferHold>,
         deadline: Option<Instant>,
     ) -> Self {
         Self {
-            op: request.op,
             local: request.local.clone(),
             remote,
-            target: request.target,
             peer: Arc::clone(peer),
-            checked: request.checked,
             deadline,
-            _guard: guard,
-            pieces: None,
-            in_flight: 0,
+            _hold: hold,
+            cut: 0,
+            piece: 0,
             ending: None,
+            in_flight: 0,
+            op: request.op,
+            checked: request.checked,
         }
+    }
+
+    /// The segment that the request names.
+    pub(crate) fn target(&self) -> SegmentId {
+        self.peer.id()
     }
 }
 
@@ -207,16 +214,23 @@ impl Task {
     /// longer than this one takes.
     pub(crate) fn cut(&mut self, policy: &SlicePolicy) -> Option<Piece> {
         let work = self.work.as_mut().filter(|work| work.ending.is_none())?;
-        let pieces = work.pieces.get_or_insert_with(|| policy.pieces(work.local.len()));
-        pieces.limit(policy.max_piece);
-        let (offset, len) = pieces.next()?;
-        Some(Piece::new(offset, len))
+        let left = work.local.len() - work.cut;
+        if left == 0 {
+            return None;
+        }
+        if work.piece == 0 {
+            work.piece = policy.piece_len(work.local.len());
+        }
+        work.piece = work.piece.min(policy.max_piece.max(1));
+        let piece = Piece::new(work.cut, work.piece.min(left));
+        work.cut += piece.len;
+        Some(piece)
     }
 
     /// Whether every piece was cut once, or nothing more shall be.
     pub(crate) fn is_cut(&self) -> bool {
         match self.open_work() {
-            Some(work) => work.pieces.as_ref().is_some_and(Pieces::is_done),
+            Some(work) => work.cut == work.local.len(),
             None => true,
         }
     }
@@ -264,7 +278,7 @@ impl Task {
     ) -> Landing {
         let Some(work) = self.work.as_mut() else { return Landing::Stale };
         if work.ending.is_none() {
-            work.ending = Some(Ending { state, fault });
+            work.ending = Some(Box::new(Ending { state, fault }));
             work.deadline = Some(patience);
         }
         self.settle()
@@ -290,7 +304,8 @@ impl Task {
         if work.in_flight > 0 || work.ending.is_none() {
             return Landing::Open;
         }
-        let Some(Ending { state, fault }) = work.ending.take() else { return Landing::Open };
+        let Some(ending) = work.ending.take() else { return Landing::Open };
+        let Ending { state, fault } = *ending;
         if let Some(work) = self.work.take() {
             self.fault = Some(self.fault_of(&work, fault));
         }
@@ -299,7 +314,7 @@ impl Task {
     }
 
     fn fault_of(&self, work: &Work, fault: SliceFault) -> Box<TaskFault> {
-        let (op, target, peer) = (work.op, work.target, work.peer.name().as_str().into());
+        let (op, target, peer) = (work.op, work.target(), work.peer.name().as_str().into());
         Box::new(TaskFault {
             index: 0,
             op,

@@ -8,7 +8,7 @@ use te_metadata::{
 use te_segment::{RemoteSegment, SegmentId};
 
 use crate::batch::{Batch, BatchTable};
-use crate::classic::Via;
+use crate::classic::{Route, Via, Ways};
 
 /// An empty batch with room for 16 tasks.
 pub(crate) fn a_batch() -> Arc<Batch> {
@@ -20,6 +20,12 @@ pub(crate) fn a_batch() -> Arc<Batch> {
 /// The only transport of an engine.
 pub(crate) fn a_via() -> Via {
     Via::all().next().unwrap()
+}
+
+/// A route to a peer.
+pub(crate) fn a_route() -> Arc<Route> {
+    let ways = Arc::new(Ways::new(SegmentId::from_u64(1), Arc::new([])));
+    Arc::new(Route { ways, peer: a_peer(1), via: a_via() })
 }
 
 /// A peer with one buffer of 1 MiB at 0x10000.

@@ -32,8 +32,8 @@ pub use copy::{CacheGuess, Caching};
 pub use error::{AccessError, CopyError, RangeError, RegionError, RegisterError, UnregisterError};
 pub use id::{BufferId, SegmentId};
 pub use local::{
-    Access, BufferGuard, LocalBuffer, LocalSegment, RegisterOptions, RemoteAccess, Reservation,
-    Retiring,
+    Access, BufferGuard, BufferHold, LocalBuffer, LocalSegment, RegisterOptions, RemoteAccess,
+    Reservation, Retiring,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use memory::VanishingMemory;

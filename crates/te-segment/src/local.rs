@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 use te_metadata::BufferHandle;
 use te_topology::MemoryLocation;
 
-pub use self::buffer::{BufferGuard, LocalBuffer};
+pub use self::buffer::{BufferGuard, BufferHold, LocalBuffer};
 pub use self::change::{Reservation, Retiring};
 use self::table::{Table, check_disjoint};
 use crate::error::{AccessError, RegisterError, UnregisterError};
@@ -145,9 +145,10 @@ impl LocalSegment {
             return Err(AccessError::Forbidden { buffer: buffer.id() });
         }
         match buffer.region().range(address - buffer.region().address(), len) {
-            Ok(range) => buffer.hold(range),
+            Ok(range) => buffer.guard(range),
             Err(_) if te_metadata::sabotage::is_off("range-check") => {
-                buffer.hold(buffer.region().whole())
+                let whole = buffer.region().whole();
+                buffer.guard(whole)
             }
             Err(_) => Err(outside),
         }
@@ -177,7 +178,16 @@ impl LocalSegment {
         if !buffer.allows(access) && !te_metadata::sabotage::is_off("remote-access") {
             return Err(AccessError::Forbidden { buffer: id });
         }
-        buffer.hold(range)
+        buffer.guard(range)
+    }
+
+    /// Keeps the buffer that wholly contains a range from being unregistered, for work of this
+    /// process; `None` where there is no such buffer.
+    ///
+    /// # Errors
+    /// [`AccessError::Closed`] when the buffer is being unregistered.
+    pub fn keep(&self, address: u64, len: u64) -> Result<Option<BufferHold>, AccessError> {
+        self.find(address, len).map(|buffer| buffer.keep(address, len)).transpose()
     }
 
     /// The registered buffer that wholly contains a range; it may be closing.

@@ -41,11 +41,6 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// No further piece is longer than `max` bytes, at least 1.
-    pub fn limit(&mut self, max: u64) {
-        self.piece = self.piece.min(max.max(1));
-    }
-
     /// Whether every piece was taken.
     pub fn is_done(&self) -> bool {
         self.next == self.len

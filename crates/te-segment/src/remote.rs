@@ -188,8 +188,8 @@ struct Entry {
 #[derive(Default)]
 pub struct RemoteSegments {
     by_name: HashMap<SegmentName, SegmentId>,
-    entries: HashMap<SegmentId, Entry>,
-    last: u64,
+    /// Segment n is at n − 1: numbers are given in order, and every request looks one up.
+    entries: Vec<Entry>,
 }
 
 impl RemoteSegments {
@@ -207,8 +207,7 @@ impl RemoteSegments {
 
     /// Looks a name up, or asks the caller to fetch it.
     pub fn open(&mut self, now: Instant, name: &SegmentName) -> Lookup {
-        let id = self.id_of(name);
-        let entry = self.entries.entry(id).or_default();
+        let (id, entry) = self.of_name(name);
         if let Some(known) = &entry.known
             && entry.absences < Self::MAX_ABSENCES
         {
@@ -223,12 +222,12 @@ impl RemoteSegments {
 
     /// The snapshot of an open segment.
     pub fn current(&self, id: SegmentId) -> Option<Arc<RemoteSegment>> {
-        self.entries.get(&id)?.known.clone()
+        self.entry(id)?.known.clone()
     }
 
     /// Whether a fetch of this segment is outstanding.
     pub fn is_fetching(&self, id: SegmentId) -> bool {
-        self.entries.get(&id).is_some_and(|e| e.fetching)
+        self.entry(id).is_some_and(|e| e.fetching)
     }
 
     /// Asks for a snapshot whose fetch began after `since`: the moment when the attempt that failed
@@ -236,7 +235,7 @@ impl RemoteSegments {
     /// them failed, so one fetch answers all their wishes. A fetch of the very same moment is no
     /// proof: the attempt may have been made with it.
     pub fn want_newer(&mut self, now: Instant, id: SegmentId, since: Instant) -> Refresh {
-        let Some(entry) = self.entries.get_mut(&id) else { return Refresh::Unknown };
+        let Some(entry) = self.entry_mut(id) else { return Refresh::Unknown };
         let Some(name) = entry.name.clone() else { return Refresh::Unknown };
         if let (Some(known), Some(at)) = (&entry.known, entry.known_since)
             && at > since
@@ -262,7 +261,7 @@ impl RemoteSegments {
         ticket: FetchTicket,
         result: Option<(HostPort, SegmentDescriptor)>,
     ) -> Option<Arc<RemoteSegment>> {
-        let entry = self.entries.get_mut(&ticket.id)?;
+        let entry = self.entry_mut(ticket.id)?;
         entry.fetching = false;
         let Some((rpc, descriptor)) = result else {
             entry.failed_at = Some(now);
@@ -288,7 +287,7 @@ impl RemoteSegments {
 
     /// Takes the news that nothing stands under the name, which is a failure that is remembered.
     pub fn absent(&mut self, now: Instant, ticket: FetchTicket) {
-        if let Some(entry) = self.entries.get_mut(&ticket.id) {
+        if let Some(entry) = self.entry_mut(ticket.id) {
             entry.absences = entry.absences.saturating_add(1);
         }
         drop(self.complete(now, ticket, None));
@@ -296,7 +295,8 @@ impl RemoteSegments {
 
     /// Forgets what is known of a name; its number stays, and its epochs go on (te-classic A22).
     pub fn forget(&mut self, name: &SegmentName) {
-        if let Some(entry) = self.by_name.get(name).and_then(|id| self.entries.get_mut(id)) {
+        let id = self.by_name.get(name).copied();
+        if let Some(entry) = id.and_then(|id| self.entry_mut(id)) {
             entry.known = None;
             entry.known_since = None;
         }
@@ -304,22 +304,39 @@ impl RemoteSegments {
 
     /// Numbers and names of all segments that are known.
     pub fn known(&self) -> Vec<(SegmentId, SegmentName)> {
-        let known = self.entries.values().filter_map(|e| e.known.as_ref());
+        let known = self.entries.iter().filter_map(|e| e.known.as_ref());
         let mut list: Vec<_> = known.map(|k| (k.id, k.name.clone())).collect();
         list.sort_unstable_by_key(|(id, _)| *id);
         list
     }
 
-    fn id_of(&mut self, name: &SegmentName) -> SegmentId {
-        if let Some(id) = self.by_name.get(name) {
-            return *id;
+    /// The number and the entry of a name, made on first use.
+    fn of_name(&mut self, name: &SegmentName) -> (SegmentId, &mut Entry) {
+        let count = self.entries.len();
+        let place = match self.by_name.get(name) {
+            Some(id) => place(*id).unwrap_or(count),
+            None => count,
+        };
+        let id = SegmentId::from_u64(place as u64 + 1);
+        if place == count {
+            self.by_name.insert(name.clone(), id);
+            self.entries.push(Entry { name: Some(name.clone()), ..Entry::default() });
         }
-        self.last += 1;
-        let id = SegmentId::from_u64(self.last);
-        self.by_name.insert(name.clone(), id);
-        self.entries.insert(id, Entry { name: Some(name.clone()), ..Entry::default() });
-        id
+        (id, &mut self.entries[place])
     }
+
+    fn entry(&self, id: SegmentId) -> Option<&Entry> {
+        self.entries.get(place(id)?)
+    }
+
+    fn entry_mut(&mut self, id: SegmentId) -> Option<&mut Entry> {
+        self.entries.get_mut(place(id)?)
+    }
+}
+
+/// Where a segment's entry is; `None` for our own.
+fn place(id: SegmentId) -> Option<usize> {
+    usize::try_from(id.as_u64().checked_sub(1)?).ok()
 }
 
 impl Entry {

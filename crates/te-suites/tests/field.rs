@@ -6,6 +6,8 @@
 
 #[path = "field/addresses.rs"]
 mod addresses;
+#[path = "field/cpu.rs"]
+mod cpu;
 #[path = "field/memory.rs"]
 mod memory;
 #[path = "field/metadata.rs"]

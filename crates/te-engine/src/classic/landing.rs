@@ -13,7 +13,7 @@ use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, Sl
 use super::Classic;
 use super::park::Parked;
 use super::paths::{Failed, Via};
-use super::queue::{Item, PeerQueue};
+use super::queue::Item;
 use crate::data_path::DataPath as _;
 use crate::retry::Verdict;
 use crate::slices::Flight;
@@ -25,7 +25,7 @@ const MAX_DETOURS: u8 = 32;
 
 impl Classic {
     fn land(&self, flight: Flight, completion: &Completion) {
-        let Flight { task, piece, via, .. } = flight;
+        let (task, via, piece) = (flight.index(), flight.via(), flight.piece);
         let landing = self.apply(&flight.batch, task, |inner| {
             inner.arrive(via);
             inner.tasks[task].land(piece, completion)
@@ -33,17 +33,15 @@ impl Classic {
         if let Landing::Fault(fault) = landing {
             return self.fail(flight, fault, completion.remote);
         }
-        if completion.result.is_ok()
-            && let Some(queue) = self.known_queue(flight.peer.id())
-        {
-            queue.on_served(via, flight.since);
+        if completion.result.is_ok() {
+            flight.route.ways.on_served(via, flight.since);
         }
     }
 
     fn fail(&self, mut flight: Flight, fault: SliceFault, remote: RemoteSide) {
         let has_other = self.leave_path(&flight, &fault, remote);
         if remote == RemoteSide::InDoubt && !te_metadata::sabotage::is_off("doubt-binds") {
-            flight.piece.bound = Some(flight.via);
+            flight.piece.bound = Some(flight.via());
         }
         let may_go = flight.piece.bound.is_none() && flight.piece.detours < MAX_DETOURS;
         if has_other && may_go {
@@ -57,10 +55,10 @@ impl Classic {
                     _ => TaskState::Failed,
                 };
                 if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
-                    self.refresh_in_background(flight.peer.id(), flight.since);
+                    self.refresh_in_background(flight.peer().id(), flight.since);
                 }
-                self.end_waiting(flight.peer.id(), (flight.via, flight.served), &fault);
-                self.end_one(&flight.batch, flight.task, state, fault);
+                self.end_waiting(flight.peer().id(), (flight.via(), flight.served), &fault);
+                self.end_one(&flight.batch, flight.index(), state, fault);
             }
         }
     }
@@ -76,11 +74,10 @@ impl Classic {
         if !is_path || self.transports.len() == 1 {
             return false;
         }
-        let Some(queue) = self.known_queue(flight.peer.id()) else { return false };
-        let failed = queue.on_failed(flight.via, self.shared.clock.now());
+        let failed = flight.route.ways.on_failed(flight.via(), self.shared.clock.now());
         if let Failed::Rests(lasts) = failed {
-            let transport = self.name_of(flight.via);
-            let peer = flight.peer.name().as_str();
+            let transport = self.name_of(flight.via());
+            let peer = flight.peer().name().as_str();
             tracing::info!(transport, peer, %fault, ?lasts, "a transport failed; another is taken");
         }
         failed != Failed::Alone
@@ -88,11 +85,11 @@ impl Classic {
 
     /// A piece of which no byte moved goes by another transport.
     fn detour(&self, flight: &Flight) {
-        let Some(queue) = self.known_queue(flight.peer.id()) else { return };
+        let Some(queue) = self.known_queue(flight.peer().id()) else { return };
         self.shared.counters.detours.add(1);
         let piece = Piece { detours: flight.piece.detours + 1, ..flight.piece };
         let batch = Arc::clone(&flight.batch);
-        queue.push_front(Item { batch, task: flight.task, piece: Some(piece) });
+        queue.push_front(&Item { batch, task: flight.index(), piece: Some(piece) });
         self.pump(&queue);
     }
 
@@ -102,14 +99,14 @@ impl Classic {
     pub(super) fn end_waiting(
         &self,
         target: SegmentId,
-        (via, served): (Via, u64),
+        (via, served): (Via, u32),
         fault: &SliceFault,
     ) {
         if fault.class != FaultClass::Peer {
             return;
         }
         let Some(queue) = self.known_queue(target) else { return };
-        if queue.on_failed(via, self.shared.clock.now()) != Failed::Alone {
+        if queue.ways.on_failed(via, self.shared.clock.now()) != Failed::Alone {
             return self.pump(&queue);
         }
         for Item { batch, task, .. } in queue.give_up(served) {
@@ -118,10 +115,6 @@ impl Classic {
             behind.address = fault.address;
             self.end_one(&batch, task, TaskState::Failed, behind);
         }
-    }
-
-    fn known_queue(&self, target: SegmentId) -> Option<Arc<PeerQueue>> {
-        self.queues.read().get(&target).cloned()
     }
 }
 

@@ -11,7 +11,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::paths::Via;
 use super::queue::Item;
-use super::{Classic, MAX_PAUSE, unreached};
+use super::{Classic, MAX_PAUSE, run, unreached};
 use crate::batch::Batch;
 use crate::peers::{Freshness, Peers};
 use crate::retry::{Second, is_refused};
@@ -37,7 +37,7 @@ struct Failure {
     peer: Arc<RemoteSegment>,
     via: Via,
     /// How many slices the peer had served when the failed one left.
-    served: u64,
+    served: u32,
 }
 
 /// A piece that is tried again at a later time.
@@ -54,13 +54,13 @@ impl Parked {
     }
 
     pub(super) fn faulted(flight: &Flight, fault: SliceFault) -> Self {
-        let peer = Arc::clone(&flight.peer);
-        let Flight { piece, via, served, .. } = *flight;
+        let (peer, via) = (Arc::clone(flight.peer()), flight.via());
+        let Flight { piece, served, .. } = *flight;
         let failure = Failure { piece, fault, peer, via, served };
         Self {
             batch: Arc::clone(&flight.batch),
-            task: flight.task,
-            target: flight.peer.id(),
+            task: flight.index(),
+            target: flight.peer().id(),
             failure: Some(failure),
             // A descriptor that was fetched after the failed try began is fresh enough: a burst of
             // faults costs one fetch, and a try too many where the peer left in between.
@@ -172,7 +172,7 @@ impl Classic {
 
     /// A peer that is known again may have requests waiting that nothing else would feed.
     fn feed(&self, target: SegmentId) {
-        let queue = self.queues.read().get(&target).cloned();
+        let queue = self.known_queue(target);
         if let Some(queue) = queue {
             self.pump(&queue);
         }
@@ -235,8 +235,8 @@ impl Classic {
         };
         if pause.is_zero() {
             match item.piece {
-                Some(_) => queue.push_front(item),
-                None => queue.push_back(&Arc::clone(&item.batch), [item]),
+                Some(_) => queue.push_front(&item),
+                None => queue.push_back(&item.batch, run(item.task..item.task + 1)),
             }
             return self.pump(&queue);
         }
@@ -263,9 +263,9 @@ impl Classic {
         *delayed = later;
         drop(delayed);
         for Delayed { target, item, .. } in due {
-            let queue = self.queues.read().get(&target).cloned();
+            let queue = self.known_queue(target);
             if let Some(queue) = queue {
-                queue.push_front(item);
+                queue.push_front(&item);
                 self.pump(&queue);
             }
         }

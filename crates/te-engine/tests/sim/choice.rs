@@ -172,6 +172,34 @@ fn fb57_what_one_transport_may_still_apply_is_given_to_no_other() {
 }
 
 #[test]
+fn fb57_what_one_transport_may_still_apply_waits_for_it_while_the_rest_goes_by_another() {
+    // The first request's answer is lost; then the path is gone for a while, and comes back.
+    let lost = SliceFault::new(FaultClass::Rail, Phase::Status, "the answer was lost");
+    let gone = SliceFault::new(FaultClass::Rail, Phase::Connect, "no way");
+    for returns in [false, true] {
+        let world = World::new(SimFabric::builder(4));
+        let (x, at_x) = many(&world, "x", &["shm", "tcp"]);
+        let (z, _) = many(&world, "z", &["shm", "tcp"]);
+        let target = x.engine.open_segment("z").unwrap();
+        at_x[0].twist_slice(1, Twist::Fault(lost.clone()));
+        at_x[0].twist_every_slice(Twist::Unsent(gone.clone()));
+        let writes = small_writes(&x, target, z.region.address());
+        let batch = submit(&x, &writes);
+        world.fabric.run_until(world.fabric.clock().now() + Duration::from_millis(5));
+        if returns {
+            at_x[0].heal();
+        }
+        assert!(world.run(&[&x, &z], &[(&x, batch)], Duration::from_secs(5)));
+        let first = x.engine.status(batch, 0).unwrap();
+        let wanted = if returns { TaskState::Completed } else { TaskState::Failed };
+        assert_eq!((first.state, first.transport), (wanted, Some("shm")), "{first:?}");
+        assert_eq!(used(&x, batch, 50)[1..], vec![Some("tcp"); 49]);
+        assert_eq!(x.engine.batch_status(batch).unwrap().completed, 49 + usize::from(returns));
+        assert_eq!(at_x[1].taken(), 49);
+    }
+}
+
+#[test]
 fn fb57_where_every_path_fails_the_request_fails_soon_with_the_last_fault() {
     let world = World::new(SimFabric::builder(5));
     let (x, at_x) = many(&world, "x", &["shm", "tcp"]);

@@ -1,7 +1,13 @@
 //! One registered buffer and the guards on it.
+//!
+//! I1  A buffer that is closing gives no guard: whoever counts itself in and finds it closing takes
+//!     itself out again.
+//! I2  Whoever waits for the last guard is told: the one that lets go of it last takes the lock of
+//!     those that wait before it tells them.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -12,27 +18,26 @@ use crate::id::BufferId;
 use crate::memory::Region;
 use crate::range::LocalRange;
 
-#[derive(Debug, Default)]
-struct Use {
-    held: u64,
-    closing: bool,
-    /// Calls that are about to open or remove the buffer.
-    changes: u64,
-}
+/// Set in the count of guards once the buffer is closing.
+const CLOSING: u64 = 1 << 63;
 
 /// A registered buffer.
 pub struct LocalBuffer {
+    /// Guards held, and [`CLOSING`].
+    held: AtomicU64,
     id: BufferId,
     region: Region,
-    options: RegisterOptions,
-    usage: Mutex<Use>,
+    options: Arc<RegisterOptions>,
+    /// Calls that are about to open or remove the buffer.
+    changes: Mutex<u32>,
     /// Told when the last guard and when the last change is gone.
     idle: Condvar,
 }
 
 impl LocalBuffer {
-    pub(super) fn new(id: BufferId, region: Region, options: RegisterOptions) -> Self {
-        Self { id, region, options, usage: Mutex::default(), idle: Condvar::new() }
+    pub(super) fn new(id: BufferId, region: Region, options: Arc<RegisterOptions>) -> Self {
+        let (held, changes) = (AtomicU64::new(0), Mutex::default());
+        Self { held, id, region, options, changes, idle: Condvar::new() }
     }
 
     /// Its handle.
@@ -52,12 +57,12 @@ impl LocalBuffer {
 
     /// Guards held now.
     pub fn in_flight(&self) -> u64 {
-        self.usage.lock().held
+        self.held.load(Ordering::Acquire) & !CLOSING
     }
 
     /// Whether it is being unregistered: work on it should end soon.
     pub fn is_closing(&self) -> bool {
-        self.usage.lock().closing
+        self.held.load(Ordering::Acquire) & CLOSING != 0
     }
 
     /// Takes a guard on a part of the buffer for work of this process.
@@ -66,42 +71,61 @@ impl LocalBuffer {
     /// [`AccessError::NotRegistered`] when the range is not inside the buffer,
     /// [`AccessError::Closed`] when the buffer is being unregistered.
     pub fn hold(self: &Arc<Self>, range: LocalRange) -> Result<BufferGuard, AccessError> {
-        if !self.contains(range.address(), range.len()) {
-            let (address, len) = (range.address(), range.len());
+        Arc::clone(self).guard(range)
+    }
+
+    /// As [`LocalBuffer::hold`], for whoever needs the buffer no more.
+    pub(super) fn guard(self: Arc<Self>, range: LocalRange) -> Result<BufferGuard, AccessError> {
+        let hold = self.keep(range.address(), range.len())?;
+        Ok(BufferGuard { hold, range })
+    }
+
+    /// As [`LocalBuffer::hold`], for whoever remembers the range itself.
+    ///
+    /// # Errors
+    /// As [`LocalBuffer::hold`].
+    pub fn keep(self: Arc<Self>, address: u64, len: u64) -> Result<BufferHold, AccessError> {
+        if !self.contains(address, len) {
             return Err(AccessError::NotRegistered { address, len });
         }
-        let mut usage = self.usage.lock();
-        if usage.closing {
-            return Err(AccessError::Closed { buffer: self.id });
+        let id = self.id;
+        // Whoever closes the buffer sets the bit before it looks at the count.
+        let before = self.held.fetch_add(1, Ordering::AcqRel);
+        let hold = BufferHold(self);
+        if before & CLOSING == 0 { Ok(hold) } else { Err(AccessError::Closed { buffer: id }) }
+    }
+
+    fn release(&self) {
+        if self.held.fetch_sub(1, Ordering::AcqRel) == CLOSING | 1 {
+            let _changes = self.changes.lock();
+            self.idle.notify_all();
         }
-        usage.held += 1;
-        drop(usage);
-        Ok(BufferGuard { buffer: Arc::clone(self), range })
     }
 
     /// Gives no guard from now on.
     pub(super) fn begin_closing(&self) {
-        self.usage.lock().closing = true;
+        self.held.fetch_or(CLOSING, Ordering::AcqRel);
     }
 
-    /// Waits until no guard is held, at most `patience`; else tells how many still are.
+    /// Waits until no guard is held on a closing buffer, at most `patience`; else tells how many
+    /// still are.
     pub(super) fn wait_idle(&self, patience: Duration) -> Result<(), u64> {
-        let mut usage = self.usage.lock();
-        let busy = |u: &mut Use| u.held > 0 && !te_metadata::sabotage::is_off("unregister-waits");
-        self.idle.wait_while_for(&mut usage, busy, patience);
-        if busy(&mut usage) { Err(usage.held) } else { Ok(()) }
+        let is_busy = || self.in_flight() > 0 && !te_metadata::sabotage::is_off("unregister-waits");
+        let mut changes = self.changes.lock();
+        self.idle.wait_while_for(&mut changes, |_| is_busy(), patience);
+        if is_busy() { Err(self.in_flight()) } else { Ok(()) }
     }
 
     /// Whether some call is about to open or remove the buffer.
     pub(super) fn is_changing(&self) -> bool {
-        self.usage.lock().changes > 0
+        *self.changes.lock() > 0
     }
 
     /// Waits until no call changes the buffer, at most `patience`; says whether that was reached.
     pub(super) fn wait_unchanged(&self, patience: Duration) -> bool {
-        let mut usage = self.usage.lock();
-        self.idle.wait_while_for(&mut usage, |usage| usage.changes > 0, patience);
-        usage.changes == 0
+        let mut changes = self.changes.lock();
+        self.idle.wait_while_for(&mut changes, |changes| *changes > 0, patience);
+        *changes == 0
     }
 
     /// First address behind the buffer; a region never wraps.
@@ -135,25 +159,35 @@ pub(super) struct Change(Arc<LocalBuffer>);
 
 impl Change {
     pub(super) fn new(buffer: &Arc<LocalBuffer>) -> Self {
-        buffer.usage.lock().changes += 1;
+        *buffer.changes.lock() += 1;
         Self(Arc::clone(buffer))
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        let mut usage = self.0.usage.lock();
-        usage.changes -= 1;
-        if usage.changes == 0 {
+        let mut changes = self.0.changes.lock();
+        *changes -= 1;
+        if *changes == 0 {
             self.0.idle.notify_all();
         }
+    }
+}
+
+/// Keeps a buffer from being unregistered.
+#[derive(Debug)]
+pub struct BufferHold(Arc<LocalBuffer>);
+
+impl Drop for BufferHold {
+    fn drop(&mut self) {
+        self.0.release();
     }
 }
 
 /// Keeps a buffer from being unregistered while bytes of it move.
 #[derive(Debug)]
 pub struct BufferGuard {
-    buffer: Arc<LocalBuffer>,
+    hold: BufferHold,
     range: LocalRange,
 }
 
@@ -165,21 +199,11 @@ impl BufferGuard {
 
     /// The buffer.
     pub fn buffer(&self) -> &Arc<LocalBuffer> {
-        &self.buffer
+        &self.hold.0
     }
 
     /// Whether the owner wants the buffer back: stop at the next opportunity and drop the guard.
     pub fn is_revoked(&self) -> bool {
-        self.buffer.is_closing()
-    }
-}
-
-impl Drop for BufferGuard {
-    fn drop(&mut self) {
-        let mut usage = self.buffer.usage.lock();
-        usage.held -= 1;
-        if usage.held == 0 {
-            self.buffer.idle.notify_all();
-        }
+        self.hold.0.is_closing()
     }
 }

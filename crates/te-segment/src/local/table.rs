@@ -1,5 +1,7 @@
 //! The table behind the local segment: buffers by address, slots and their generations.
 //!
+//! Addresses lead to slots and slots to buffers, so that the tree that every look-up walks is small.
+//!
 //! I1  Entries never overlap, so the entry below an address is the only one that can hold it.
 //! I2  A slot's generation only rises; a slot that has used them all up is not used again.
 
@@ -23,9 +25,11 @@ pub(super) enum State {
 
 pub(super) struct Entry {
     pub(super) buffer: Arc<LocalBuffer>,
-    pub(super) state: State,
+    /// First address behind it.
+    end: u64,
     /// How often the same range was registered; the last unregister removes it (FB33).
-    pub(super) registrations: u64,
+    registrations: u32,
+    pub(super) state: State,
 }
 
 impl Entry {
@@ -41,11 +45,12 @@ impl Entry {
 
 #[derive(Default)]
 pub(super) struct Table {
-    by_address: BTreeMap<u64, Entry>,
-    /// The buffer in each slot.
-    slots: Vec<Option<Arc<LocalBuffer>>>,
-    next_slot: u32,
+    /// The slot of the entry that starts there.
+    by_address: BTreeMap<u64, u32>,
+    slots: Vec<Option<Entry>>,
     free: Vec<BufferId>,
+    /// The options of the last buffer: most buffers have the same, and share them.
+    options: Option<Arc<RegisterOptions>>,
     version: u64,
 }
 
@@ -77,7 +82,21 @@ impl Table {
 
     /// The entry that starts at `address`, whatever its state.
     pub(super) fn at(&self, address: u64) -> Option<&Entry> {
-        self.by_address.get(&address)
+        self.in_slot(*self.by_address.get(&address)?)
+    }
+
+    fn at_mut(&mut self, address: u64) -> Option<&mut Entry> {
+        let slot = *self.by_address.get(&address)?;
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn in_slot(&self, slot: u32) -> Option<&Entry> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// All entries, in order of address.
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.by_address.values().filter_map(|slot| self.in_slot(*slot))
     }
 
     /// Puts a checked range into the table, or counts it where it is there already.
@@ -88,14 +107,19 @@ impl Table {
         fresh: &mut BTreeSet<u64>,
     ) -> Arc<LocalBuffer> {
         let address = region.address();
-        if let Some(entry) = self.by_address.get_mut(&address) {
-            entry.registrations += 1;
+        if let Some(entry) = self.at_mut(address) {
+            entry.registrations = entry.registrations.saturating_add(1);
             return Arc::clone(&entry.buffer);
         }
-        let buffer = Arc::new(LocalBuffer::new(self.next_id(), region.clone(), options.clone()));
-        let entry = Entry { buffer: Arc::clone(&buffer), state: State::Reserved, registrations: 1 };
-        self.by_address.insert(address, entry);
-        self.fill_slot(&buffer);
+        let (id, options) = (self.next_id(), self.share(options));
+        let buffer = Arc::new(LocalBuffer::new(id, region.clone(), options));
+        self.slots[id.slot() as usize] = Some(Entry {
+            buffer: Arc::clone(&buffer),
+            end: buffer.end(),
+            registrations: 1,
+            state: State::Reserved,
+        });
+        self.by_address.insert(address, id.slot());
         fresh.insert(address);
         buffer
     }
@@ -103,7 +127,7 @@ impl Table {
     /// Opens reserved entries.
     pub(super) fn open(&mut self, addresses: &BTreeSet<u64>) {
         for address in addresses {
-            if let Some(entry) = self.by_address.get_mut(address) {
+            if let Some(entry) = self.at_mut(*address) {
                 entry.state = State::Open;
             }
         }
@@ -113,49 +137,51 @@ impl Table {
     /// Gives one registration of the buffer at `address` back. Where it was the last one the buffer
     /// is closing from now on, and `Some`; a buffer that is closing already is given again.
     pub(super) fn give_back(&mut self, address: u64) -> Option<Arc<LocalBuffer>> {
-        let entry = self.by_address.get_mut(&address)?;
+        let entry = self.at_mut(address)?;
         entry.registrations = entry.registrations.saturating_sub(1);
         if entry.registrations > 0 {
             return None;
         }
-        if entry.state == State::Open {
-            self.version += 1;
-        }
-        entry.state = State::Closing;
+        let was_open = std::mem::replace(&mut entry.state, State::Closing) == State::Open;
         entry.buffer.begin_closing();
-        Some(Arc::clone(&entry.buffer))
+        let buffer = Arc::clone(&entry.buffer);
+        self.version += u64::from(was_open);
+        Some(buffer)
     }
 
     /// The buffer at `address`, unless it is only reserved.
     pub(super) fn registered(&self, address: u64) -> Option<&Arc<LocalBuffer>> {
-        let entry = self.by_address.get(&address)?;
+        let entry = self.at(address)?;
         (entry.state != State::Reserved).then_some(&entry.buffer)
     }
 
     /// The registered buffer that wholly contains a range.
     pub(super) fn containing(&self, address: u64, len: u64) -> Option<&Arc<LocalBuffer>> {
-        let (_, entry) = self.by_address.range(..=address).next_back()?;
-        let inside = entry.buffer.contains(address, len) || sabotage::is_off("range-check");
+        let (_, slot) = self.by_address.range(..=address).next_back()?;
+        let entry = self.in_slot(*slot)?;
+        // The entry starts at or below the address.
+        let inside = address.checked_add(len).is_some_and(|end| end <= entry.end)
+            || sabotage::is_off("range-check");
         (entry.state != State::Reserved && inside).then_some(&entry.buffer)
     }
 
     /// The registered buffer that a handle names.
     pub(super) fn named(&self, handle: BufferHandle) -> Option<&Arc<LocalBuffer>> {
-        let buffer = self.slots.get(usize::try_from(handle.slot).ok()?)?.as_ref()?;
+        let entry = self.in_slot(handle.slot)?;
         let same =
-            BufferHandle::from(buffer.id()) == handle || sabotage::is_off("generation-check");
-        self.registered(buffer.region().address()).filter(|_| same)
+            BufferHandle::from(entry.buffer.id()) == handle || sabotage::is_off("generation-check");
+        (same && entry.state != State::Reserved).then_some(&entry.buffer)
     }
 
     /// The entry that shares a byte with `[address, end)`.
     pub(super) fn overlapping(&self, address: u64, end: u64) -> Option<&Entry> {
-        let (_, entry) = self.by_address.range(..end).next_back()?;
-        (entry.buffer.end() > address).then_some(entry)
+        let (_, slot) = self.by_address.range(..end).next_back()?;
+        self.in_slot(*slot).filter(|entry| entry.end > address)
     }
 
     /// Whether this very buffer is in the table, and not a successor at the same address.
     pub(super) fn holds(&self, buffer: &Arc<LocalBuffer>) -> bool {
-        let found = self.by_address.get(&buffer.region().address());
+        let found = self.at(buffer.region().address());
         found.is_some_and(|entry| {
             Arc::ptr_eq(&entry.buffer, buffer) || sabotage::is_off("removal-identity")
         })
@@ -166,11 +192,9 @@ impl Table {
         if !self.holds(buffer) {
             return false;
         }
-        let removed = self.by_address.remove(&buffer.region().address());
+        let slot = self.by_address.remove(&buffer.region().address());
+        let removed = slot.and_then(|slot| self.slots.get_mut(slot as usize)?.take());
         self.version += u64::from(removed.is_some_and(|entry| entry.state == State::Open));
-        if let Some(slot) = self.slots.get_mut(slot_index(buffer)) {
-            *slot = None;
-        }
         if buffer.id().generation() < u32::MAX {
             self.free.push(buffer.id());
         }
@@ -178,7 +202,7 @@ impl Table {
     }
 
     pub(super) fn open_buffers(&self) -> Vec<Arc<LocalBuffer>> {
-        let open = self.by_address.values().filter(|entry| entry.state == State::Open);
+        let open = self.entries().filter(|entry| entry.state == State::Open);
         open.map(|entry| Arc::clone(&entry.buffer)).collect()
     }
 
@@ -190,27 +214,24 @@ impl Table {
         self.by_address.len()
     }
 
-    fn fill_slot(&mut self, buffer: &Arc<LocalBuffer>) {
-        let index = slot_index(buffer);
-        if index >= self.slots.len() {
-            self.slots.resize(index + 1, None);
-        }
-        self.slots[index] = Some(Arc::clone(buffer));
-    }
-
+    /// A handle that was never given, with a slot for its entry.
     fn next_id(&mut self) -> BufferId {
         match self.free.pop() {
             Some(old) => BufferId::new(old.slot(), old.generation() + 1),
             None => {
-                self.next_slot += 1;
-                BufferId::new(self.next_slot - 1, 1)
+                self.slots.push(None);
+                let slot = u32::try_from(self.slots.len() - 1);
+                BufferId::new(slot.expect("memory ends before 2^32 buffers"), 1)
             }
         }
     }
-}
 
-fn slot_index(buffer: &LocalBuffer) -> usize {
-    usize::try_from(buffer.id().slot()).unwrap_or(usize::MAX)
+    fn share(&mut self, options: &RegisterOptions) -> Arc<RegisterOptions> {
+        match &self.options {
+            Some(same) if **same == *options => Arc::clone(same),
+            _ => Arc::clone(self.options.insert(Arc::new(options.clone()))),
+        }
+    }
 }
 
 /// Refuses a list whose ranges overlap one another, in any order.

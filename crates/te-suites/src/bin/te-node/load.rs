@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use te_engine::{BatchError, Opcode, TaskState, TransferEngine, TransferRequest};
-use te_suites::now;
+use te_suites::{now, pace};
 
 use crate::chain;
 use crate::commands::{Node, Refusal, text, word};
@@ -16,6 +16,7 @@ impl Node {
             "flood" => self.flood(c),
             "cycles" => self.cycles(c),
             "flaws" => self.flaws(c),
+            "pings" => self.pings(c),
             _ => self.dispatch_registering(c),
         }
     }
@@ -79,6 +80,24 @@ impl Node {
             sum.and(counts.map_err(|why| (-1, why))?);
         }
         Ok(json!({ "completed": sum.completed, "failed": sum.failed, "timeout": sum.timeout }))
+    }
+
+    /// `n` requests one after the other, each after a silence of `idle_ms`.
+    fn pings(&self, c: &Value) -> Result<Value, Refusal> {
+        let request = self.request(Opcode::Write, c)?;
+        let idle = Duration::from_millis(word(c, "idle_ms")?);
+        let mut gain = Gain::default();
+        for _ in 0..word(c, "n")? {
+            if !idle.is_zero() {
+                pace(idle);
+            }
+            let begun = now();
+            let moved =
+                self.engine.transfer(std::slice::from_ref(&request), Duration::from_secs(60));
+            gain.bytes += moved.map_err(|error| (-1, chain(&error)))?;
+            gain.took.push(begun.elapsed());
+        }
+        Ok(gain.told())
     }
 
     /// A batch of `n` requests of which every one fails, `rounds` times; tells the first text.

@@ -1,0 +1,81 @@
+//! The ways to one peer: which transport is taken now, and what is known of how it serves.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use te_segment::{RemoteSegment, SegmentId};
+use te_transport::Transport;
+
+use super::paths::{Failed, Paths, Via, Vias};
+
+/// See the module. What is in flight holds it, so that its end needs no look-up.
+pub(crate) struct Ways {
+    pub(crate) id: SegmentId,
+    pub(super) transports: Arc<[Arc<dyn Transport>]>,
+    paths: Mutex<Paths>,
+    /// Whether some transport rests, or has not served since.
+    troubled: AtomicBool,
+    /// How many slices ended well; it is compared only, and may wrap.
+    served: AtomicU32,
+}
+
+/// A snapshot of a peer and the transport that goes there.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) ways: Arc<Ways>,
+    pub(crate) peer: Arc<RemoteSegment>,
+    pub(crate) via: Via,
+}
+
+impl Ways {
+    pub(crate) fn new(id: SegmentId, transports: Arc<[Arc<dyn Transport>]>) -> Self {
+        let (paths, troubled, served) =
+            (Mutex::default(), AtomicBool::default(), AtomicU32::default());
+        Self { id, transports, paths, troubled, served }
+    }
+
+    /// The transport to take now, by what the peer publishes and how the last tries went.
+    pub(crate) fn choose(&self, peer: &Arc<RemoteSegment>, now: Instant) -> Option<Via> {
+        let mut paths = self.paths.lock();
+        if !paths.knows(peer) {
+            drop(paths);
+            let reach = Vias::reaching(&self.transports, peer);
+            paths = self.paths.lock();
+            paths.learn(peer, reach);
+        }
+        paths.choose(now)
+    }
+
+    /// A transport failed; see [`Paths::fail`].
+    pub(crate) fn on_failed(&self, via: Via, now: Instant) -> Failed {
+        let failed = self.paths.lock().fail(via, now);
+        if matches!(failed, Failed::Rests(_)) {
+            self.troubled.store(true, Ordering::Release);
+        }
+        failed
+    }
+
+    /// A slice that left at `since` ended well.
+    pub(crate) fn on_served(&self, via: Via, since: Instant) {
+        self.served.fetch_add(1, Ordering::AcqRel);
+        if self.troubled.load(Ordering::Acquire) {
+            let mut paths = self.paths.lock();
+            let is_well = paths.serve(via, since);
+            self.troubled.store(!is_well, Ordering::Release);
+        }
+    }
+
+    /// How many slices ended well so far.
+    pub(crate) fn served(&self) -> u32 {
+        self.served.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ways({:?}, {:?})", self.id, self.paths.lock())
+    }
+}
