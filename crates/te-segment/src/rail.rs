@@ -100,6 +100,11 @@ impl RailSet {
         self.state(rail) == Some(RailState::Open)
     }
 
+    /// The weight of a rail; 0 for a reserve.
+    pub fn weight(&self, rail: RailIndex) -> u32 {
+        self.rails.get(rail.0).map_or(0, |rail| rail.weight)
+    }
+
     /// Whether a rail is a reserve.
     pub fn is_reserve(&self, rail: RailIndex) -> bool {
         self.rails.get(rail.0).is_some_and(Rail::is_reserve)
@@ -117,7 +122,13 @@ impl RailSet {
         Some(RailIndex(chosen))
     }
 
-    /// Whether a rail may be tried: it is open, or its pause is over and this begins its probe.
+    /// Whether a rail may be tried: it is open, or its pause is over.
+    pub fn may_try(&self, now: Instant, rail: RailIndex) -> bool {
+        let Some(rail) = self.rails.get(rail.0) else { return false };
+        rail.health.until().is_none_or(|until| until <= now)
+    }
+
+    /// The same; where the pause of the rail is over its probe begins.
     pub fn try_open(&mut self, now: Instant, rail: RailIndex) -> bool {
         let entry = self.rails.get_mut(rail.0);
         entry.is_some_and(|rail| rail.health.is_open() || rail.health.begin_probe(now))

@@ -17,6 +17,7 @@ mod link;
 mod peer;
 mod sessions;
 mod speak;
+mod watch;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -36,6 +37,7 @@ use crate::config::TcpConfig;
 use crate::exchange::{Bounds, Fate};
 use crate::inbox::{Command, Destination, Inbox, Load};
 use crate::keep::Throttle;
+use crate::paths::addresses;
 use crate::pool::Job;
 use crate::pump::{Scratch, scratch};
 use crate::resolver::Resolver;
@@ -165,7 +167,9 @@ impl Client {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => {
-                let peer = Peer::new(address.clone(), &self.parts.config, &mut self.sessions);
+                let known = jobs.first().map(|job| addresses(&job.slice.peer)).unwrap_or_default();
+                let config = &self.parts.config;
+                let peer = Peer::new(address.clone(), &known, config, &mut self.sessions);
                 let index = self.peers.insert(peer);
                 self.by_address.insert(address, index);
                 index
@@ -204,6 +208,8 @@ impl Client {
 
     fn on_link_due(&mut self, now: Instant, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
+        let spare = self.peers[link.peer].pool.has_other_rail(link.lane);
+        link.look_at_path(now, spare);
         if link.handle_timeout(now) {
             self.parts.counters.timeouts.one();
         }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use te_metadata::{ListenAddress, PortChoice, PortRange};
+use te_metadata::{ListenAddress, MAX_NIC_ADDRESSES, NicAddress, PortChoice, PortRange};
+use te_segment::RailPauses;
 
 /// Settings of the TCP transport. [`TcpConfig::default`] is right for most.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,11 +15,17 @@ pub struct TcpConfig {
     /// The host that is published for data connections; `None` lets peers take the host of the
     /// segment's peer address.
     pub data_host: Option<String>,
+    /// Addresses of this host's NICs, at most 8; none by default. Connections are bound to each of
+    /// them, and peers of our kind are told all of them; bytes are dealt out by their weights.
+    pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer in versions 1 and 2, 1 to 16; 4. Each carries one request at a time.
     pub lanes_per_peer: usize,
+    /// Connections of version 3 over each rail to a peer, 1 to 16; 2. The second one is opened once
+    /// the first has its share of `max_queued_bytes_per_peer`.
+    pub lanes_per_rail: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
-    /// Bytes of such slices, at least 4096; 4 MiB. One slice may be larger. In version 3 slices
+    /// Bytes of such slices, at least 4096; 16 MiB. One slice may be larger. In version 3 slices
     /// count until they are done, so this is what may be under way to one peer.
     pub max_queued_bytes_per_peer: u64,
     /// Bytes moved by one socket call at most, at least 4096; 1 MiB. It is not seen on the wire.
@@ -55,6 +62,13 @@ pub struct TcpConfig {
     pub status_timeout: Duration,
     /// How long a transfer may stand still; 30 s. Any progress counts, however slow.
     pub progress_timeout: Duration,
+    /// How long the host of a peer may be silent, while requests stand still and another rail is
+    /// open, at least 1.5 s; 1.5 s. Then the rail pauses, and its requests go over the others.
+    pub rail_timeout: Duration,
+    /// The first pause of a rail; doubled for each in a row; 0.5 s.
+    pub first_rail_pause: Duration,
+    /// The longest pause of a rail; 30 s.
+    pub max_rail_pause: Duration,
     /// After a failed attempt to connect, one connection waits this long before the next attempt;
     /// doubled for each failure in a row; 5 ms.
     pub first_pause: Duration,
@@ -76,9 +90,11 @@ impl Default for TcpConfig {
             listen: ListenAddress::Any,
             port: PortChoice::Range(PortRange::default()),
             data_host: None,
+            local_addresses: Vec::new(),
             lanes_per_peer: 4,
+            lanes_per_rail: 2,
             max_queued_per_peer: 1024,
-            max_queued_bytes_per_peer: 4 << 20,
+            max_queued_bytes_per_peer: 16 << 20,
             io_chunk: 1 << 20,
             socket_buffer: None,
             max_version: 3,
@@ -91,6 +107,9 @@ impl Default for TcpConfig {
             connect_timeout: Duration::from_secs(5),
             status_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
+            rail_timeout: Duration::from_millis(1500),
+            first_rail_pause: Duration::from_millis(500),
+            max_rail_pause: Duration::from_secs(30),
             first_pause: Duration::from_millis(5),
             max_pause: Duration::from_millis(50),
             header_timeout: Duration::from_secs(10),
@@ -101,6 +120,11 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
+    /// How long rails pause.
+    pub(crate) fn rail_pauses(&self) -> RailPauses {
+        RailPauses { first: self.first_rail_pause, longest: self.max_rail_pause }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -109,9 +133,12 @@ impl TcpConfig {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let max_pause = millis(self.max_pause);
+        let max_rail_pause = millis(self.max_rail_pause);
         let socket_buffer = self.socket_buffer.unwrap_or(4096) as u64;
         let settings = [
+            ("local_addresses", self.local_addresses.len() as u64, 0, MAX_NIC_ADDRESSES as u64),
             ("lanes_per_peer", self.lanes_per_peer as u64, 1, 16),
+            ("lanes_per_rail", self.lanes_per_rail as u64, 1, 16),
             ("max_queued_per_peer", self.max_queued_per_peer as u64, 1, 65_535),
             ("max_queued_bytes_per_peer", self.max_queued_bytes_per_peer, 4096, 1 << 40),
             ("io_chunk", self.io_chunk as u64, 4096, 1 << 30),
@@ -126,6 +153,9 @@ impl TcpConfig {
             ("connect_timeout", millis(self.connect_timeout), 1, DAY),
             ("status_timeout", millis(self.status_timeout), 1, DAY),
             ("progress_timeout", millis(self.progress_timeout), 1, DAY),
+            ("rail_timeout", millis(self.rail_timeout), 1500, DAY),
+            ("max_rail_pause", max_rail_pause, 1, DAY),
+            ("first_rail_pause", millis(self.first_rail_pause), 1, max_rail_pause),
             ("max_pause", max_pause, 1, DAY),
             ("first_pause", millis(self.first_pause), 1, max_pause),
             ("header_timeout", millis(self.header_timeout), 1, DAY),
@@ -179,6 +209,11 @@ mod tests {
         check(|c| c.lanes_per_peer = 16, None);
         check(|c| c.lanes_per_peer = 0, Some("lanes_per_peer"));
         check(|c| c.lanes_per_peer = 17, Some("lanes_per_peer"));
+        check(|c| c.lanes_per_rail = 0, Some("lanes_per_rail"));
+        let nine = |n| NicAddress::new(std::net::IpAddr::from([10, 0, 0, n])).unwrap();
+        check(|c| c.local_addresses = (1..10).map(nine).collect(), Some("local_addresses"));
+        check(|c| c.rail_timeout = Duration::from_secs(1), Some("rail_timeout"));
+        check(|c| c.first_rail_pause = Duration::from_secs(31), Some("first_rail_pause"));
         check(|c| c.max_queued_per_peer = 65_536, Some("max_queued_per_peer"));
         check(|c| c.max_queued_bytes_per_peer = 4095, Some("max_queued_bytes_per_peer"));
         check(|c| c.max_version = 4, Some("max_version"));

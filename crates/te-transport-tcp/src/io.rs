@@ -143,12 +143,43 @@ pub(crate) struct Acked {
     pub(crate) ago: Duration,
 }
 
+/// Questions to the other host that are open, and since when nothing was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unanswered {
+    /// Bytes that were sent again, and probes.
+    pub(crate) questions: u32,
+    pub(crate) silent_for: Duration,
+}
+
+/// Where `tcpi_retransmits` lies in the kernel's `struct tcp_info`.
+const RETRANSMITS: usize = 2;
+/// Where `tcpi_probes` lies.
+const PROBES: usize = 3;
+/// Where `tcpi_last_ack_recv` (ms) lies.
+const LAST_ACK: usize = 56;
+/// Where `tcpi_bytes_acked` lies (since Linux 4.1).
+const BYTES: usize = 120;
+
 /// Asks the kernel, where it tells.
 pub(crate) fn acked(socket: BorrowedFd<'_>) -> Option<Acked> {
-    /// Where `tcpi_last_ack_recv` (ms) lies in the kernel's `struct tcp_info`.
-    const LAST_ACK: usize = 56;
-    /// Where `tcpi_bytes_acked` lies (since Linux 4.1).
-    const BYTES: usize = 120;
+    let info = tcp_info(socket)?;
+    let bytes = u64::from_ne_bytes(info[BYTES..].try_into().ok()?);
+    Some(Acked { bytes, ago: since_ack(&info)? })
+}
+
+/// Asks the kernel what the other host has not answered, where it tells.
+pub(crate) fn unanswered(socket: BorrowedFd<'_>) -> Option<Unanswered> {
+    let info = tcp_info(socket)?;
+    let questions = u32::from(info[RETRANSMITS]) + u32::from(info[PROBES]);
+    Some(Unanswered { questions, silent_for: since_ack(&info)? })
+}
+
+fn since_ack(info: &[u8]) -> Option<Duration> {
+    let millis = u32::from_ne_bytes(info[LAST_ACK..LAST_ACK + 4].try_into().ok()?);
+    Some(Duration::from_millis(millis.into()))
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; BYTES + 8]> {
     let mut info = [0u8; BYTES + 8];
     let mut len = libc::socklen_t::try_from(info.len()).ok()?;
     // SAFETY: the kernel writes at most `len` bytes into `info` and the true number into `len`.
@@ -161,12 +192,25 @@ pub(crate) fn acked(socket: BorrowedFd<'_>) -> Option<Acked> {
             &raw mut len,
         )
     };
-    if done != 0 || usize::try_from(len).ok()? < info.len() {
-        return None;
-    }
-    let millis = u32::from_ne_bytes(info[LAST_ACK..LAST_ACK + 4].try_into().ok()?);
-    let bytes = u64::from_ne_bytes(info[BYTES..].try_into().ok()?);
-    Some(Acked { bytes, ago: Duration::from_millis(millis.into()) })
+    (done == 0 && usize::try_from(len).ok()? >= info.len()).then_some(info)
+}
+
+/// Lets a socket that is bound to an address share its port with those bound to others, as one has
+/// that is not bound at all.
+pub(crate) fn bind_without_port(socket: BorrowedFd<'_>) {
+    let on: libc::c_int = 1;
+    let len = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: the kernel reads `len` bytes at `on`, which is as long. Where it refuses, there are
+    // fewer connections for which a port is found.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            len,
+        )
+    };
 }
 
 fn count(result: isize) -> io::Result<usize> {

@@ -23,6 +23,7 @@ mod frame;
 mod inbox;
 mod io;
 mod keep;
+mod paths;
 mod pool;
 mod progress;
 mod pump;
@@ -34,7 +35,7 @@ mod transport;
 mod v3;
 
 pub use config::{TcpConfig, TcpConfigError};
-pub use stats::TcpStats;
+pub use stats::{RailStats, TcpStats};
 pub use transport::{TcpStartError, TcpTransport};
 
 /// The examples of the README are compiled with those of the code.

@@ -9,11 +9,13 @@
 //! ```
 //!
 //! A lane carries as many slices at a time as its connection has room for: one in versions 1 and 2,
-//! the peer's credit in version 3.
+//! the peer's credit and a number of bytes in version 3. Which rail it belongs to and which lane gets
+//! what is in `rails`.
 //!
 //! I1  Slices start in the order they came. A slice that goes again because its kept connection
 //!     had died goes first, and only on a fresh connection.
-//! I2  A lane is opened only while work waits that no open lane takes, or for a fence, one at a time.
+//! I2  A lane is opened only while work waits that no open lane takes, for a fence, or for a rail that
+//!     has a share of what is under way, one at a time.
 //! I3  Only a failed attempt to connect pauses a lane, and only that lane: a refused request or a
 //!     lost connection costs no pause (peer faults 9, 10). A connection of version 3 that went away
 //!     before a request was on it counts as a failed attempt.
@@ -21,66 +23,24 @@
 //!     the round has lasted as long as one attempt may, or connection after connection was lost
 //!     unused.
 
+mod job;
+mod lane;
+mod rails;
+
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use te_metadata::BufferHandle;
-use te_segment::{Opcode, Slice, SliceToken};
-use te_transport::{RemoteSide, SliceFault};
+use te_segment::SliceToken;
+use te_transport::SliceFault;
 
 use crate::config::TcpConfig;
-use crate::frame::Version;
+
+pub(crate) use job::{Job, Place};
+use lane::{Lane, State};
+use rails::Rails;
 
 /// So many connections in a row may be lost unused before what waits is failed.
 const UNUSED: u32 = 3;
-
-/// Where a slice goes, as version 3 names it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) buffer: BufferHandle,
-    pub(crate) offset: u64,
-}
-
-impl Place {
-    /// No buffer's place: a peer refuses it by name.
-    pub(crate) const NOWHERE: Self =
-        Self { buffer: BufferHandle { slot: u32::MAX, generation: 0 }, offset: 0 };
-}
-
-/// A slice on its way.
-#[derive(Debug, Clone)]
-pub(crate) struct Job {
-    pub(crate) slice: Slice,
-    /// What it is spoken in, where that is not version 3.
-    pub(crate) version: Version,
-    /// Its place, where version 3 is spoken.
-    pub(crate) place: Option<Place>,
-    /// Whether it goes again, because the connection it was on went away.
-    pub(crate) retried: bool,
-    /// What is known of the peer's memory from the time before.
-    pub(crate) before: RemoteSide,
-}
-
-impl Job {
-    /// A slice that comes in.
-    pub(crate) fn new(slice: Slice, version: Version, place: Option<Place>) -> Self {
-        Self { slice, version, place, retried: false, before: RemoteSide::Untouched }
-    }
-
-    /// What is known of the peer's memory while nothing of the current try was sent.
-    pub(crate) fn remote_so_far(&self) -> RemoteSide {
-        self.before
-    }
-
-    /// The job for another try, after one of which bytes were sent.
-    pub(crate) fn again(self) -> Self {
-        let before = match self.slice.op {
-            Opcode::Write => RemoteSide::InDoubt,
-            Opcode::Read => RemoteSide::Settled,
-        };
-        Self { retried: true, before, ..self }
-    }
-}
 
 /// What the pool wants done.
 #[derive(Debug)]
@@ -93,34 +53,12 @@ pub(crate) enum Order {
     Fail(Vec<Job>, SliceFault),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Empty,
-    Connecting,
-    Open { fresh: bool, load: usize, room: usize },
-    Paused { until: Instant },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Lane {
-    state: State,
-    /// Whether it was ever asked to connect.
-    tried: bool,
-    failures: u32,
-    failed_in_round: bool,
-    /// Whether a request was on the present connection.
-    used: bool,
-    /// Connections in a row that were lost unused.
-    unused: u32,
-}
-
 /// The lanes to one peer and what waits for them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lanes: Vec<Lane>,
+    rails: Rails,
     queue: VecDeque<Job>,
-    /// Whether a connection is wanted though nothing waits.
-    fence: bool,
     again: VecDeque<Job>,
     round_began: Option<Instant>,
     failed: Option<(Vec<Job>, SliceFault)>,
@@ -130,19 +68,23 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Lanes that carry one slice at a time, or as many as the peer allows, on one rail.
+    #[cfg(test)]
     pub(crate) fn new(lanes: usize, config: &TcpConfig) -> Self {
-        let lane = Lane {
-            state: State::Empty,
-            tried: false,
-            failures: 0,
-            failed_in_round: false,
-            used: false,
-            unused: 0,
-        };
+        Self::over(&[1], lanes, false, config)
+    }
+
+    /// Lanes over rails of these weights. Where it is `striped` jobs are dealt out by weight and
+    /// size; else lanes take them as they come free.
+    pub(crate) fn over(weights: &[u32], lanes: usize, striped: bool, config: &TcpConfig) -> Self {
+        Self::on(Rails::new(weights, striped, config), lanes, config)
+    }
+
+    fn on(rails: Rails, lanes: usize, config: &TcpConfig) -> Self {
         Self {
-            lanes: vec![lane; lanes],
+            lanes: rails.lanes(lanes),
+            rails,
             queue: VecDeque::new(),
-            fence: false,
             again: VecDeque::new(),
             round_began: None,
             failed: None,
@@ -167,9 +109,14 @@ impl Pool {
         self.queue.push_front(job);
     }
 
-    /// Whether a connection is wanted though nothing waits, so that it carries a fence.
-    pub(crate) fn want_fence(&mut self, wanted: bool) {
-        self.fence = wanted;
+    /// Whether a lane wants a connection though nothing waits, so that it carries a fence.
+    pub(crate) fn want_fence(&mut self, lane: usize, wanted: bool) {
+        self.lanes[lane].fence = wanted;
+    }
+
+    /// No lane owes a fence any more.
+    pub(crate) fn forget_fences(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.fence = false);
     }
 
     /// The next thing to do now.
@@ -178,21 +125,21 @@ impl Pool {
             return Some(Order::Fail(jobs, fault));
         }
         self.end_pauses(now);
-        self.start().or_else(|| self.connect(now))
+        self.start(now).or_else(|| self.connect(now))
     }
 
     /// A lane is connected; `room` slices may be on it at a time.
-    pub(crate) fn on_connected(&mut self, lane: usize, room: usize) {
+    pub(crate) fn on_connected(&mut self, now: Instant, lane: usize, room: usize) {
         self.on_greeted(lane, room);
         self.on_used(lane);
-        self.on_proven(lane);
+        self.on_proven(now, lane);
     }
 
     /// A lane's hello was answered well. What its failures were is not forgotten: see
     /// [`Pool::on_proven`].
     pub(crate) fn on_greeted(&mut self, lane: usize, room: usize) {
         let state = State::Open { fresh: true, load: 0, room };
-        self.lanes[lane] = Lane { state, used: false, ..self.lanes[lane] };
+        self.lanes[lane] = Lane { state, used: false, bytes: 0, ..self.lanes[lane] };
     }
 
     /// A request is on a lane's connection.
@@ -201,11 +148,13 @@ impl Pool {
         self.lanes[lane].used = true;
     }
 
-    /// The peer has answered a request on a lane: the lane is good.
-    pub(crate) fn on_proven(&mut self, lane: usize) {
+    /// The peer has answered a request on a lane: the lane is good. Gives whether its rail is open
+    /// again by that.
+    pub(crate) fn on_proven(&mut self, now: Instant, lane: usize) -> bool {
         self.lanes[lane].failures = 0;
         self.lanes[lane].unused = 0;
         self.forget_round();
+        self.on_rail_success(now, lane)
     }
 
     /// When the attempts of the present round must have come to something.
@@ -227,7 +176,8 @@ impl Pool {
         entry.state = State::Paused { until: now + pause };
         entry.failures = entry.failures.saturating_add(1);
         entry.failed_in_round = true;
-        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round);
+        let all_tried = self.lanes.iter().all(|lane| lane.failed_in_round || lane.spare)
+            && !self.is_other_rail_worth_it(lane);
         let over = self.round_began.is_some_and(|began| now >= began + self.round);
         if !self.is_usable() && (all_tried || over) {
             let mut jobs: Vec<_> = self.again.drain(..).collect();
@@ -301,19 +251,30 @@ impl Pool {
 
     /// When [`Pool::poll`] may have something new without anything else happening.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.has_work() || self.lanes.iter().any(|lane| lane.state == State::Connecting) {
+        if self.lanes.iter().any(|lane| lane.state == State::Connecting) {
             return None;
+        }
+        let probe = self.probe_due();
+        if !self.has_work() {
+            return probe;
         }
         let untils = self.lanes.iter().filter_map(|lane| match lane.state {
             State::Paused { until } => Some(until),
             _ => None,
         });
-        untils.min()
+        untils.chain(probe).min()
     }
 
     /// Whether jobs wait, or a fence.
     pub(crate) fn has_work(&self) -> bool {
-        self.fence || !self.queue.is_empty() || !self.again.is_empty() || self.failed.is_some()
+        let fence = self.lanes.iter().any(|lane| lane.fence);
+        fence || !self.queue.is_empty() || !self.again.is_empty() || self.failed.is_some()
+    }
+
+    /// Whether an attempt to connect is still of use: something waits for it, or it is one that
+    /// nothing has to wait for.
+    pub(crate) fn needs_attempt(&self) -> bool {
+        self.has_work() || self.is_usable()
     }
 
     /// Whether nothing waits, nothing is open and no pause has to be remembered.
@@ -327,7 +288,7 @@ impl Pool {
     }
 
     fn is_usable(&self) -> bool {
-        self.lanes.iter().any(|lane| matches!(lane.state, State::Open { .. }))
+        self.lanes.iter().any(Lane::is_open)
     }
 
     fn pause(&self, failures: u32) -> Duration {
@@ -368,7 +329,10 @@ impl Pool {
         }
     }
 
-    fn start(&mut self) -> Option<Order> {
+    fn start(&mut self, now: Instant) -> Option<Order> {
+        if self.is_striped() {
+            return self.start_striped(now);
+        }
         let roomy = |wanted: bool| move |lane: &Lane| matches!(lane.state, State::Open { fresh, load, room } if fresh == wanted && load < room);
         let fresh = self.lanes.iter().position(roomy(true));
         if let Some(lane) = fresh
@@ -394,26 +358,15 @@ impl Pool {
         }
         if !self.has_work() {
             self.end_round();
-            return None;
+            if !self.wants_more_lanes(now) {
+                return None;
+            }
         }
-        let lane = self.next_to_open()?;
+        let lane = self.next_to_open(now)?;
         self.round_began.get_or_insert(now);
         let entry = &mut self.lanes[lane];
-        *entry = Lane { state: State::Connecting, tried: true, ..*entry };
+        *entry = Lane { state: State::Connecting, began: Some(now), tried: true, ..*entry };
         Some(Order::Connect(lane))
-    }
-
-    /// Never-tried lanes first, then those that failed least. For the sake of a job that needs a
-    /// fresh connection an idle lane is given up where no other is left.
-    fn next_to_open(&self) -> Option<usize> {
-        let open = |lane: &Lane| match lane.state {
-            State::Empty => true,
-            State::Open { load: 0, .. } => !self.again.is_empty(),
-            _ => false,
-        };
-        let candidates = self.lanes.iter().enumerate().filter(|(_, lane)| open(lane));
-        let rank = |lane: &Lane| (lane.state != State::Empty, lane.tried, lane.failures);
-        candidates.min_by_key(|(_, lane)| rank(lane)).map(|(index, _)| index)
     }
 }
 

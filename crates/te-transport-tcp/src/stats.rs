@@ -3,7 +3,17 @@
 //! Each counter stands alone; relaxed ordering is enough because nothing is concluded from two of
 //! them together.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::paths::Path;
+
+/// The most rails that are counted.
+const MOST_RAILS: usize = 4096;
 
 /// What the transport did since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,6 +55,10 @@ pub struct TcpStats {
     pub fences: u64,
     /// Requests of ours that were called back, and whose end the peer confirmed.
     pub cancels_confirmed: u64,
+    /// Rails that paused.
+    pub rail_pauses: u64,
+    /// Requests of ours that went from one rail to another.
+    pub rail_moves: u64,
     /// Checked requests of ours whose bytes were others at the destination.
     pub corrupt: u64,
     /// Connections of peers that are open now.
@@ -55,12 +69,74 @@ pub struct TcpStats {
     pub bytes_out: u64,
 }
 
+/// What went over one rail since the transport started, to all peers at its far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RailStats {
+    /// The address of this host that connections are bound to; `None` leaves it to the kernel.
+    pub local: Option<IpAddr>,
+    /// The peer's address; `None` is where its data port is said to be.
+    pub peer: Option<IpAddr>,
+    /// Connections that this side opened.
+    pub connects: u64,
+    /// Payload bytes that were written to peers.
+    pub bytes_written: u64,
+    /// Payload bytes that were read from peers.
+    pub bytes_read: u64,
+    /// How often it paused.
+    pub pauses: u64,
+}
+
+/// The live side of [`RailStats`].
+#[derive(Debug, Default)]
+pub(crate) struct RailCounters {
+    pub(crate) connects: Counter,
+    pub(crate) bytes_written: Counter,
+    pub(crate) bytes_read: Counter,
+    pub(crate) pauses: Counter,
+}
+
+/// The counters of all rails, by their ends.
+#[derive(Debug, Default)]
+pub(crate) struct RailTable(Mutex<BTreeMap<Ends, Arc<RailCounters>>>);
+
+/// The address of this host and that of the peer.
+type Ends = (Option<IpAddr>, Option<IpAddr>);
+
+impl RailTable {
+    /// The counters of a rail. Of more rails than a host can have only the first are shown.
+    pub(crate) fn of(&self, path: &Path) -> Arc<RailCounters> {
+        let mut rails = self.0.lock();
+        let key = (path.local, path.peer);
+        match rails.get(&key) {
+            Some(known) => Arc::clone(known),
+            None if rails.len() >= MOST_RAILS => Arc::default(),
+            None => Arc::clone(rails.entry(key).or_default()),
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Vec<RailStats> {
+        let rails = self.0.lock();
+        let stats = |(&(local, peer), rail): (&(_, _), &Arc<RailCounters>)| RailStats {
+            local,
+            peer,
+            connects: rail.connects.value(),
+            bytes_written: rail.bytes_written.value(),
+            bytes_read: rail.bytes_read.value(),
+            pauses: rail.pauses.value(),
+        };
+        rails.iter().map(stats).collect()
+    }
+}
+
 macro_rules! counters {
     ($($name:ident),* $(,)?) => {
         /// The live side of [`TcpStats`].
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
+            /// By rail.
+            pub(crate) rails: RailTable,
         }
 
         impl Counters {
@@ -90,6 +166,8 @@ counters!(
     fenced,
     fences,
     cancels_confirmed,
+    rail_pauses,
+    rail_moves,
     corrupt,
     inbound_open,
     bytes_in,

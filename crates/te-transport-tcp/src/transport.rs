@@ -20,12 +20,13 @@ use crate::config::{TcpConfig, TcpConfigError};
 use crate::connection::Service;
 use crate::frame::Version;
 use crate::inbox::{Command, Destination, Inbox, Load};
+use crate::paths::ADDRESSES;
 use crate::pool::{Job, Place};
 use crate::server::{Revocations, Server};
-use crate::stats::{Counters, TcpStats};
+use crate::stats::{Counters, RailStats, TcpStats};
 
 /// The name in configuration, logs and descriptors.
-const NAME: &str = "tcp";
+pub(crate) const NAME: &str = "tcp";
 /// The version that the descriptor publishes.
 const PROTO_VERSION: u32 = 2;
 /// The key under which the descriptor offers version 3, and its value.
@@ -94,6 +95,11 @@ impl TcpTransport {
     /// What happened so far.
     pub fn stats(&self) -> TcpStats {
         self.counters.snapshot()
+    }
+
+    /// What went over each rail so far, where there are several to a peer.
+    pub fn rails(&self) -> Vec<RailStats> {
+        self.counters.rails.snapshot()
     }
 
     fn started(&self) -> Option<Arc<Started>> {
@@ -273,11 +279,17 @@ impl Transport for TcpTransport {
 
     fn describe(&self, descriptor: &mut SegmentDescriptor) {
         if let Some(port) = self.data_port() {
-            descriptor.tcp.data_host.clone_from(&self.config.data_host);
+            // A peer that knows no list of addresses takes the first.
+            let first = || Some(self.config.local_addresses.first()?.ip().to_string());
+            descriptor.tcp.data_host = self.config.data_host.clone().or_else(first);
             descriptor.tcp.data_port = Some(port);
             descriptor.tcp.proto_version = PROTO_VERSION;
             if let Some(te) = descriptor.te.as_mut().filter(|_| self.config.max_version >= 3) {
-                te.transports.insert(NAME.into(), serde_json::json!({ OFFER: OFFER_VERSION }));
+                let mut offer = serde_json::json!({ OFFER: OFFER_VERSION });
+                if !self.config.local_addresses.is_empty() {
+                    offer[ADDRESSES] = serde_json::json!(self.config.local_addresses);
+                }
+                te.transports.insert(NAME.into(), offer);
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use te_metadata::{MAX_NIC_ADDRESSES, NicAddress};
 use toml::Value;
 
 /// What a setting may be.
@@ -31,6 +32,9 @@ pub(crate) enum Kind {
     Address,
     /// Names, separated by commas.
     Names,
+    /// At most eight addresses of NICs, with their weights, separated by commas; one bad entry voids
+    /// all.
+    NicAddresses,
     /// Port numbers, separated by commas; one bad entry voids all.
     Ports,
 }
@@ -89,6 +93,9 @@ impl Kind {
             (Self::Names, Value::Array(entries)) => {
                 entries.len() <= MAX_ENTRIES && entries.iter().all(is_name)
             }
+            (Self::NicAddresses, Value::Array(entries)) => {
+                entries.len() <= MAX_NIC_ADDRESSES && entries.iter().all(is_nic_address)
+            }
             (Self::Ports, Value::Array(entries)) => {
                 entries.len() <= MAX_ENTRIES && entries.iter().all(is_port)
             }
@@ -118,6 +125,7 @@ impl Kind {
         match self {
             Self::Switch { .. } => "true or false".to_owned(),
             Self::Names => "a list of names".to_owned(),
+            Self::NicAddresses => "a list of at most 8 IP addresses with weights".to_owned(),
             Self::Ports => "a list of port numbers from 0 to 65535".to_owned(),
             Self::Word { words, .. } => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -146,6 +154,7 @@ impl Kind {
                 text.parse::<IpAddr>().ok().map(|address| Value::String(address.to_string()))
             }
             Self::Names => names(text),
+            Self::NicAddresses => nic_addresses(text),
             Self::Ports => ports(text),
         }
     }
@@ -190,6 +199,9 @@ impl fmt::Display for Kind {
             Self::Path => f.write_str("a path"),
             Self::Address => f.write_str("an IP address"),
             Self::Names => f.write_str("names separated by commas"),
+            Self::NicAddresses => f.write_str(
+                "at most 8 IP addresses separated by commas, as 10.1.0.7 or with a weight 10.1.0.7*25",
+            ),
             Self::Ports => f.write_str("port numbers from 0 to 65535 separated by commas"),
         }
     }
@@ -227,6 +239,16 @@ fn ports(text: &str) -> Option<Value> {
         text.split(',').map(|port| digits(port.trim()).map(Value::Integer)).collect();
     let value = Value::Array(entries?);
     Kind::Ports.accepts(&value).then_some(value)
+}
+
+fn nic_addresses(text: &str) -> Option<Value> {
+    let entries = text.split(',').map(|one| Value::String(one.trim().to_owned())).collect();
+    let value = Value::Array(entries);
+    Kind::NicAddresses.accepts(&value).then_some(value)
+}
+
+fn is_nic_address(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.parse::<NicAddress>().is_ok())
 }
 
 fn is_name(value: &Value) -> bool {

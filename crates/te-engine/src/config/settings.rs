@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use te_metadata::Secret;
+use te_metadata::{NicAddress, Secret};
 
 use super::form::{millis, millis_or_off, seconds, seconds_or_off, secret};
 use super::rdma::RdmaSettings;
@@ -247,12 +247,19 @@ impl Default for EngineSettings {
 pub struct TcpSettings {
     /// Accepted for Mooncake's sake and without effect: connections are always kept and reused.
     pub connection_pool: bool,
+    /// Addresses of this host's NICs, at most 8, each with its weight where that is not 1:
+    /// `10.1.0.7*25`. Empty (default): the system's routes choose. Bytes to a peer are dealt out over
+    /// them by weight, and peers of this kind are told all of them.
+    pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer. Default 4.
     pub lanes_per_peer: u32,
+    /// Connections of version 3 over each pair of NICs to a peer. Default 2; the second one is opened
+    /// for large batches only.
+    pub lanes_per_rail: u32,
     /// Slices queued for one peer. Default 1024; a longer batch waits, it does not fail.
     pub max_queued_per_peer: u32,
     /// Bytes of such slices, and in version 3 of all slices under way to one peer; one slice may be
-    /// larger. Default 4 MiB: less lets batches take turns sooner, more fills a long line better.
+    /// larger. Default 16 MiB: less lets batches take turns sooner, more fills a long line better.
     pub max_queued_bytes_per_peer: u64,
     /// Accepted for Mooncake's sake and without effect: what finds no place in a peer's queue
     /// stays with its batch.
@@ -286,6 +293,10 @@ pub struct TcpSettings {
     /// before the deadline of a task.
     #[serde(rename = "progress_timeout_seconds", with = "seconds")]
     pub progress_timeout: Duration,
+    /// A pair of NICs whose far end is silent for this long, while requests stand still and another
+    /// pair is there, is not used for a while. Default 1.5 s, which is the least.
+    #[serde(rename = "rail_timeout_ms", with = "millis")]
+    pub rail_timeout: Duration,
     /// Limit of connecting to a peer's data port. Default 5 s.
     #[serde(rename = "connect_timeout_ms", with = "millis")]
     pub connect_timeout: Duration,
@@ -309,9 +320,11 @@ impl Default for TcpSettings {
     fn default() -> Self {
         Self {
             connection_pool: true,
+            local_addresses: Vec::new(),
             lanes_per_peer: 4,
+            lanes_per_rail: 2,
             max_queued_per_peer: 1024,
-            max_queued_bytes_per_peer: 4 << 20,
+            max_queued_bytes_per_peer: 16 << 20,
             max_pending_admissions_per_peer: 1024,
             admission_timeout: Duration::from_secs(1),
             slice_size_bytes: 1 << 20,
@@ -322,6 +335,7 @@ impl Default for TcpSettings {
             cancel_timeout: Duration::from_millis(500),
             status_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
+            rail_timeout: Duration::from_millis(1500),
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(10),
             socket_buffer_bytes: 0,

@@ -15,7 +15,10 @@ impl TcpSettings {
     pub(crate) fn to_tcp(&self) -> TcpConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         TcpConfig {
+            local_addresses: self.local_addresses.clone(),
             lanes_per_peer: self.lanes_per_peer as usize,
+            lanes_per_rail: self.lanes_per_rail as usize,
+            rail_timeout: self.rail_timeout,
             max_queued_per_peer: self.max_queued_per_peer as usize,
             max_queued_bytes_per_peer: self.max_queued_bytes_per_peer,
             io_chunk: size(self.slice_size_bytes.max(MIN_IO_CHUNK)),

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -15,9 +16,12 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::{Acked, Waiting};
-use crate::keep::{keep_alive, shut_down};
+use crate::keep::{ask, keep_alive, shut_down};
 use crate::pump::{Ready, Stopped, pump};
+use crate::stats::RailCounters;
 use crate::v3::Session;
+
+use super::watch::{Look, PathWatch};
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -33,6 +37,12 @@ pub(super) struct Link {
     pub(super) session: Option<Box<Session>>,
     /// Its number in the session of version 3.
     pub(super) number: u32,
+    /// What counts what goes over its rail.
+    pub(super) rail: Arc<RailCounters>,
+    /// Looks whether the way is dead, where there are several.
+    watch: Option<PathWatch>,
+    /// Whether it was given up because its way is dead.
+    pub(super) path_died: bool,
     /// Requests that ended well on this connection.
     served: u64,
     /// Bytes sent for them, counted as the kernel counts acknowledged ones.
@@ -40,7 +50,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(peer: usize, lane: usize, address: SocketAddr, stream: TcpStream) -> Self {
+    pub(super) fn new(
+        (peer, lane): (usize, usize),
+        address: SocketAddr,
+        stream: TcpStream,
+        rail: Arc<RailCounters>,
+    ) -> Self {
         Self {
             peer,
             lane,
@@ -52,6 +67,9 @@ impl Link {
             exchange: None,
             session: None,
             number: 0,
+            rail,
+            watch: None,
+            path_died: false,
             served: 0,
             sent_before: 0,
         }
@@ -118,7 +136,11 @@ impl Link {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.session {
-            Some(session) => session.deadline(),
+            Some(session) => {
+                let watch = self.watch.zip(session.still_since());
+                let look = watch.map(|(watch, since)| watch.deadline(since));
+                session.deadline().into_iter().chain(look).min()
+            }
             None => self.exchange.as_ref()?.deadline(),
         }
     }
@@ -133,6 +155,28 @@ impl Link {
         let Some(exchange) = &mut self.exchange else { return false };
         exchange.handle_timeout(now, acked);
         exchange.fate().is_some()
+    }
+
+    /// Gives the connection up once its host is silent for so long, if there is another way.
+    pub(super) fn watch_path(&mut self, patience: Duration) {
+        self.watch = Some(PathWatch::new(patience));
+    }
+
+    /// Looks whether the way is dead where requests stand still; `spare` says that there is another.
+    pub(super) fn look_at_path(&mut self, now: Instant, spare: bool) {
+        let Some((watch, session)) = self.watch.as_mut().zip(self.session.as_mut()) else { return };
+        let Some(since) = session.still_since() else { return };
+        match watch.look(now, since) {
+            Look::Wait => {}
+            Look::Ask => ask(&self.stream),
+            Look::Judge => {
+                let dead = sys::unanswered(self.stream.as_fd()).is_some_and(|u| watch.is_dead(u));
+                if dead && spare {
+                    self.path_died = true;
+                    session.lose_path("the way to the peer carries nothing any more");
+                }
+            }
+        }
     }
 
     /// Moves bytes; whether it should have another turn soon.
@@ -182,8 +226,9 @@ impl Link {
     }
 }
 
-/// Begins to connect.
+/// Begins to connect, from one of our addresses where one is named.
 pub(super) fn begin_connect(
+    local: Option<IpAddr>,
     address: SocketAddr,
     socket_buffer: Option<usize>,
 ) -> io::Result<TcpStream> {
@@ -195,6 +240,10 @@ pub(super) fn begin_connect(
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
     }
+    if let Some(local) = local {
+        sys::bind_without_port(socket.as_fd());
+        socket.bind(&SocketAddr::new(local, 0).into())?;
+    }
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(TcpStream::from_std(socket.into())),
@@ -205,11 +254,27 @@ pub(super) fn begin_connect(
 pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFault {
     let (class, cause) = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => (FaultClass::Rail, "no file descriptor is free"),
-        Some(libc::EADDRNOTAVAIL) => (FaultClass::Rail, "no local port is free"),
+        Some(libc::EADDRNOTAVAIL) => {
+            (FaultClass::Rail, "no local port is free, or the address is not of this host")
+        }
         Some(libc::ENOBUFS | libc::ENOMEM) => (FaultClass::Rail, "no memory for a socket"),
         _ => (FaultClass::Peer, "cannot connect"),
     };
     SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
+}
+
+/// Whether a connection was lost by the way to the peer, and not by the peer.
+pub(super) fn is_of_the_path(errno: Option<i32>) -> bool {
+    const OF_THE_PATH: [i32; 4] =
+        [libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ENETDOWN];
+    errno.is_some_and(|number| OF_THE_PATH.contains(&number))
+}
+
+/// Whether an attempt to connect failed by something that another way may not have; a shortage on
+/// this host every way has.
+pub(super) fn is_of_the_attempt(errno: Option<i32>) -> bool {
+    const SHORTAGES: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    errno.is_some_and(|number| !SHORTAGES.contains(&number))
 }
 
 #[cfg(test)]
@@ -219,8 +284,8 @@ mod tests {
     fn pair() -> (Link, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let stream = begin_connect(address, None).unwrap();
-        let link = Link::new(0, 0, address, stream);
+        let stream = begin_connect(None, address, None).unwrap();
+        let link = Link::new((0, 0), address, stream, Arc::default());
         (link, listener.accept().unwrap().0)
     }
 
@@ -265,7 +330,11 @@ mod tests {
     fn fb01_a_shortage_on_this_host_is_not_the_peers_death() {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
         let cases = [
-            (libc::EADDRNOTAVAIL, FaultClass::Rail, "no local port is free"),
+            (
+                libc::EADDRNOTAVAIL,
+                FaultClass::Rail,
+                "no local port is free, or the address is not of this host",
+            ),
             (libc::EMFILE, FaultClass::Rail, "no file descriptor is free"),
             (libc::ENFILE, FaultClass::Rail, "no file descriptor is free"),
             (libc::ENOBUFS, FaultClass::Rail, "no memory for a socket"),

@@ -2,27 +2,31 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use mio::{Interest, Token};
-use te_metadata::HostPort;
+use te_metadata::{HostPort, NicAddress};
+use te_segment::Opcode;
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::client::doubt::Doubt;
-use crate::client::link::{Link, begin_connect, connect_fault};
+use crate::client::link::{Link, begin_connect, connect_fault, is_of_the_attempt};
 use crate::client::sessions::Sessions;
 use crate::client::speak::Numbers;
 use crate::client::{Client, Due};
 use crate::config::TcpConfig;
 use crate::exchange::{Exchange, Fate};
 use crate::inbox::{Destination, Load};
+use crate::paths::{Path, paths};
 use crate::pool::{Job, Order, Pool};
 
 /// A peer's data port.
 pub(super) struct Peer {
     pub(super) to: Destination,
     pub(super) pool: Pool,
+    /// The way of each rail.
+    paths: Vec<Path>,
     /// The link of each lane.
     links: Vec<Option<usize>>,
     /// What each lane says of itself in version 3.
@@ -46,13 +50,23 @@ struct Attempt {
 }
 
 impl Peer {
-    pub(super) fn new(to: Destination, config: &TcpConfig, sessions: &mut Sessions) -> Self {
-        // One connection of version 3 carries many requests.
-        let lanes = if to.v3.is_some() { 1 } else { config.lanes_per_peer };
+    pub(super) fn new(
+        to: Destination,
+        addresses: &[NicAddress],
+        config: &TcpConfig,
+        sessions: &mut Sessions,
+    ) -> Self {
+        let paths = paths(&config.local_addresses, addresses, to.address.ip());
+        let weights: Vec<_> = paths.iter().map(|path| path.weight).collect();
+        let rails = weights.iter().filter(|weight| **weight > 0).count();
+        let v3 = to.v3.is_some();
+        let lanes =
+            if v3 { rails * config.lanes_per_rail } else { config.lanes_per_peer.max(rails) };
         let numbers = sessions.take(&to, lanes);
         Self {
             to,
-            pool: Pool::new(lanes, config),
+            pool: Pool::over(&weights, lanes, v3, config),
+            paths,
             links: vec![None; lanes],
             numbers,
             doubts: Vec::new(),
@@ -67,6 +81,15 @@ impl Peer {
     pub(super) fn count_out(&mut self, jobs: &[Job]) {
         let counts = |job: &&Job| self.to.v3.is_some() || !job.retried;
         jobs.iter().filter(counts).for_each(|job| self.left.add(&job.slice));
+    }
+
+    fn has_rails(&self) -> bool {
+        self.paths.len() > 1
+    }
+
+    /// The way of a lane's rail.
+    fn path_of(&self, lane: usize) -> Path {
+        self.paths.get(self.pool.rail_of(lane).as_usize()).copied().unwrap_or(Path::PLAIN)
     }
 
     fn is_literal(&self) -> bool {
@@ -143,6 +166,7 @@ impl Client {
         let peer = &mut self.peers[index];
         let Some(attempt) = &mut peer.attempt else { return };
         attempt.left.clear();
+        let lane = attempt.lane;
         let millis = self.parts.config.connect_timeout.as_millis();
         let link = peer.links[attempt.lane];
         let greeting = link.is_some_and(|link| self.links[link].session.is_some());
@@ -161,7 +185,26 @@ impl Client {
             fault = fault.at(self.links[link].address);
             self.close_link(link, Fate::Reset);
         }
+        self.pause_rail(now, index, lane);
         self.fail_attempt(now, index, fault);
+    }
+
+    /// The rail of a lane is to blame for what became of it.
+    pub(super) fn pause_rail(&mut self, now: Instant, index: usize, lane: usize) {
+        let peer = &mut self.peers[index];
+        if peer.has_rails() && peer.pool.on_rail_fault(now, lane) {
+            self.parts.counters.rail_pauses.one();
+            self.parts.counters.rails.of(&peer.path_of(lane)).pauses.one();
+            self.tell_rail(index, lane, "a rail pauses");
+        }
+    }
+
+    pub(super) fn tell_rail(&self, index: usize, lane: usize, what: &str) {
+        let peer = &self.peers[index];
+        let Path { local, peer: to, .. } = peer.path_of(lane);
+        let shown = |ip: Option<IpAddr>| ip.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
+        let (local, to) = (shown(local), shown(to));
+        tracing::warn!(peer = %peer.to.address, local, to, "{what}");
     }
 
     fn open_lane(&mut self, now: Instant, index: usize, lane: usize) {
@@ -169,11 +212,17 @@ impl Client {
             self.close_link(idle, Fate::Close);
         }
         let peer = &mut self.peers[index];
-        let until = now + self.parts.config.connect_timeout;
+        let TcpConfig { connect_timeout, rail_timeout, .. } = self.parts.config;
+        let patience =
+            if peer.has_rails() { connect_timeout.min(rail_timeout) } else { connect_timeout };
+        let until = now + patience;
         let until = peer.pool.round_ends().map_or(until, |end| end.min(until));
         let name = &peer.to.address;
-        let literal = name.ip().map(|ip| SocketAddr::new(ip, name.port_or(0)));
-        let left: VecDeque<_> = peer.found.iter().copied().chain(literal).collect();
+        let at = |ip| SocketAddr::new(ip, name.port_or(0));
+        let left: VecDeque<_> = match peer.path_of(lane).peer {
+            Some(ip) => [at(ip)].into(),
+            None => peer.found.iter().copied().chain(name.ip().map(at)).collect(),
+        };
         let unknown = left.is_empty();
         peer.attempt = Some(Attempt { lane, until, left, fault: None });
         if unknown {
@@ -241,13 +290,18 @@ impl Client {
     }
 
     fn begin(&mut self, peer: usize, lane: usize, address: SocketAddr) -> io::Result<usize> {
-        let mut stream = begin_connect(address, self.parts.config.socket_buffer)?;
+        let path = self.peers[peer].path_of(lane);
+        let mut stream = begin_connect(path.local, address, self.parts.config.socket_buffer)?;
         let entry = self.links.vacant_entry();
         let token = Token(entry.key() + 1);
         let both = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut stream, token, both)?;
         let index = entry.key();
-        entry.insert(Link::new(peer, lane, address, stream));
+        let rail = self.parts.counters.rails.of(&path);
+        let link = entry.insert(Link::new((peer, lane), address, stream, rail));
+        if self.peers[peer].has_rails() {
+            link.watch_path(self.parts.config.rail_timeout);
+        }
         Ok(index)
     }
 
@@ -257,8 +311,13 @@ impl Client {
         if !peer.is_literal() {
             peer.found.clear();
         }
+        if is_of_the_attempt(fault.errno) {
+            self.pause_rail(now, index, attempt.lane);
+        }
+        let peer = &mut self.peers[index];
         self.parts.counters.connect_failures.one();
-        let nobody = fault.class == FaultClass::Peer && fault.phase == Phase::Connect;
+        let usable = peer.pool.has_other_rail(attempt.lane);
+        let nobody = fault.class == FaultClass::Peer && fault.phase == Phase::Connect && !usable;
         peer.pool.on_connect_failed(now, attempt.lane, fault);
         if nobody {
             // Nobody is there to confirm a fence.
@@ -271,7 +330,7 @@ impl Client {
     /// that may have been lost.
     fn drop_idle_attempt(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        if peer.pool.has_work() {
+        if peer.pool.needs_attempt() {
             return;
         }
         let Some(attempt) = peer.attempt.take() else { return };
@@ -338,7 +397,7 @@ impl Client {
                 }
                 let peer = &mut self.peers[peer];
                 peer.on_connected(address);
-                peer.pool.on_connected(lane, 1);
+                peer.pool.on_connected(now, lane, 1);
                 self.parts.counters.connects.one();
             }
             Some(Err(error)) => {
@@ -380,7 +439,9 @@ impl Client {
         let link = &mut self.links[index];
         let (peer, lane) = (link.peer, link.lane);
         let Some(exchange) = link.exchange.take() else { return };
-        self.count_bytes(&exchange);
+        let (read, written) = exchange.payload_moved();
+        self.count(index, Opcode::Read, read);
+        self.count(index, Opcode::Write, written);
         if fate == Fate::Keep {
             self.links[index].keep(&exchange);
         } else {
@@ -395,10 +456,14 @@ impl Client {
         self.stir(peer);
     }
 
-    fn count_bytes(&self, exchange: &Exchange) {
-        let (read, written) = exchange.payload_moved();
-        self.parts.counters.bytes_read.add(read);
-        self.parts.counters.bytes_written.add(written);
+    /// Counts payload that moved over a link.
+    pub(super) fn count(&self, index: usize, op: Opcode, bytes: u64) {
+        let (all, rail) = (&self.parts.counters, &self.links[index].rail);
+        let counters = match op {
+            Opcode::Read => [&all.bytes_read, &rail.bytes_read],
+            Opcode::Write => [&all.bytes_written, &rail.bytes_written],
+        };
+        counters.into_iter().for_each(|counter| counter.add(bytes));
     }
 
     pub(super) fn close_link(&mut self, index: usize, fate: Fate) {

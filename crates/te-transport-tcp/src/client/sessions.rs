@@ -25,8 +25,10 @@ impl Sessions {
     /// The numbers of a destination's lanes, as they were or new.
     pub(super) fn take(&mut self, to: &Destination, lanes: usize) -> Vec<Numbers> {
         match self.numbers.remove(to) {
-            Some(kept) => {
+            Some(mut kept) => {
                 self.order.retain(|known| known != to);
+                // What a peer says of its addresses may have changed.
+                kept.extend((kept.len()..lanes).map(|_| Numbers::new()));
                 kept
             }
             None => (0..lanes).map(|_| Numbers::new()).collect(),

@@ -4,15 +4,19 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use te_metadata::{Incarnation, sabotage};
-use te_segment::{Opcode, SliceToken};
+use te_segment::SliceToken;
 use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 
 use crate::client::Client;
 use crate::client::doubt::Doubt;
+use crate::client::link::is_of_the_path;
 use crate::exchange::Fate;
 use crate::inbox::Load;
 use crate::pool::Job;
 use crate::v3::{FEATURE_CHECKSUM, Finished, Hello, Limits, News, Session, VERSION};
+
+/// So often a request goes from one rail to another. What it meets then is no rail's fault.
+const MOST_MOVES: u8 = 8;
 
 /// What a lane says of itself: a session drawn at random, and how many connections it had.
 #[derive(Debug)]
@@ -109,6 +113,7 @@ impl Client {
     }
 
     pub(super) fn cancel_in_sessions(&mut self, now: Instant, tokens: &HashSet<SliceToken>) {
+        self.cancel_doubts(tokens);
         for index in 0..self.links.capacity() {
             let Some(link) = self.links.get_mut(index) else { continue };
             let Some(session) = &mut link.session else { continue };
@@ -134,6 +139,11 @@ impl Client {
         let Some(session) = &mut link.session else { return };
         let (finished, fate) = (session.take_finished(), session.fate());
         self.parts.counters.cancels_confirmed.add(session.take_confirmed_cancels());
+        let path_error = |finished: &Finished| {
+            let fault = finished.result.as_ref().err().filter(|_| finished.lost);
+            fault.is_some_and(|fault| is_of_the_path(fault.errno))
+        };
+        let path_died = link.path_died || finished.iter().any(path_error);
         let mut again = Vec::new();
         for finished in finished {
             again.extend(self.on_finished(now, index, finished));
@@ -147,6 +157,9 @@ impl Client {
         {
             let address = self.links[index].address;
             self.close_link(index, fate);
+            if path_died {
+                self.pause_rail(now, peer, lane);
+            }
             let cause = "the connection was lost before a request was on it";
             let fault = SliceFault::new(FaultClass::Peer, Phase::Handshake, cause).at(address);
             self.peers[peer].pool.on_greeted_lost(now, lane, fault);
@@ -164,15 +177,22 @@ impl Client {
                     self.peers[peer].on_connected(address);
                     self.peers[peer].pool.on_greeted(lane, room);
                     self.parts.counters.connects.one();
+                    self.links[index].rail.connects.one();
                     self.on_fenced(peer, lane, fenced);
                 }
-                News::Proven => self.peers[peer].pool.on_proven(lane),
+                News::Proven => {
+                    if self.peers[peer].pool.on_proven(now, lane) {
+                        self.tell_rail(peer, lane, "a rail is open again");
+                    }
+                }
                 News::Credit(credit) => {
                     let room = self.room(credit);
                     self.peers[peer].pool.on_room(lane, room);
                 }
                 News::Refused(fault) => {
                     self.close_link(index, Fate::Close);
+                    // Somebody else may be there, at an address that is of another network too.
+                    self.pause_rail(now, peer, lane);
                     return self.fail_attempt(now, peer, fault);
                 }
             }
@@ -188,24 +208,25 @@ impl Client {
     fn on_finished(&mut self, now: Instant, index: usize, finished: Finished) -> Option<Job> {
         let link = &self.links[index];
         let (peer, lane, number) = (link.peer, link.lane, link.number);
-        self.peers[peer].pool.on_finished(lane, true);
-        let Finished { job, result, remote, lost, moved } = finished;
-        match job.slice.op {
-            Opcode::Read => self.parts.counters.bytes_read.add(moved),
-            Opcode::Write => self.parts.counters.bytes_written.add(moved),
-        }
-        if lost && may_go_again(&job, &result, remote) {
+        self.count(index, finished.job.slice.op, finished.moved);
+        let Finished { job, result, remote, lost, .. } = finished;
+        let pool = &mut self.peers[peer].pool;
+        pool.on_finished(lane, true);
+        pool.on_unloaded(now, lane, &job, result.is_ok());
+        let moves = lost && job.moves < MOST_MOVES && pool.has_other_rail(lane);
+        if lost && may_go_again(&job, &result, remote, moves) {
             self.parts.counters.stale_retries.one();
-            return Some(Job { retried: true, before: remote, ..job });
+            return Some(moved(job, remote));
         }
         let token = job.slice.token;
         let mut load = Load::default();
         load.add(&job.slice);
-        drop(job);
+        let again = moves.then_some(job);
         match result {
             Err(fault) if remote == RemoteSide::InDoubt && fault.class != FaultClass::Closed => {
                 let until = now + self.parts.config.fence_timeout;
-                self.keep_doubt(peer, Doubt { token, load, fault, lane, number, until });
+                let job = again.map(|job| moved(job, RemoteSide::Settled));
+                self.keep_doubt(peer, Doubt { token, job, load, fault, lane, number, until });
             }
             result => {
                 self.peers[peer].left.merge(load);
@@ -216,9 +237,20 @@ impl Client {
     }
 }
 
-/// Whether a job goes again whose connection went away: once, and only where the peer cannot have
-/// changed its memory.
-fn may_go_again(job: &Job, result: &Result<(), SliceFault>, remote: RemoteSide) -> bool {
+/// Whether a job goes again whose connection went away: once, or as often as there is another rail,
+/// and only where the peer cannot have changed its memory.
+fn may_go_again(
+    job: &Job,
+    result: &Result<(), SliceFault>,
+    remote: RemoteSide,
+    moves: bool,
+) -> bool {
     let rail = result.as_ref().is_err_and(|fault| fault.class == FaultClass::Rail);
-    rail && remote != RemoteSide::InDoubt && !job.retried && !sabotage::is_off("stale-retry")
+    let again = moves || !job.retried;
+    rail && remote != RemoteSide::InDoubt && again && !sabotage::is_off("stale-retry")
+}
+
+/// The job for another try, with what is known of the peer's memory.
+fn moved(job: Job, before: RemoteSide) -> Job {
+    Job { retried: true, moves: job.moves + 1, before, ..job }
 }

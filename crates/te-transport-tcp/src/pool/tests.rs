@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use te_metadata::{HostPort, SegmentDescriptor, SegmentName, TcpEndpoint};
-use te_segment::{AlignedBuffer, Region, RemoteRange, RemoteSegment, SegmentId};
+use te_segment::{AlignedBuffer, Opcode, Region, RemoteRange, RemoteSegment, SegmentId, Slice};
 use te_transport::{FaultClass, Phase};
+
+use crate::frame::Version;
 
 use super::*;
 
@@ -102,7 +104,7 @@ fn j63_one_lane_serves_in_order_over_one_connection() {
     let mut b = bench(1);
     b.push(3);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     for number in 0..3 {
         b.expect(&[Start(0, number)]);
         b.pool.on_finished(0, true);
@@ -117,16 +119,16 @@ fn f32_a_lane_is_opened_only_when_work_waits_one_at_a_time() {
     b.expect(&[]);
     b.push(1);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 0)]);
     b.pool.on_finished(0, true);
     b.push(3);
     b.expect(&[Start(0, 1), Connect(1)]);
-    b.pool.on_connected(1, 1);
+    b.pool.on_connected(b.now, 1, 1);
     b.expect(&[Start(1, 2), Connect(2)]);
     b.pool.on_finished(0, true);
     b.expect(&[Start(0, 3)]);
-    b.pool.on_connected(2, 1);
+    b.pool.on_connected(b.now, 2, 1);
     b.expect(&[]);
 }
 
@@ -136,15 +138,15 @@ fn j59_a_failed_lane_reconnects_while_a_sibling_goes_on() {
     let mut b = bench(2);
     b.push(4);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 0), Connect(1)]);
-    b.pool.on_connected(1, 1);
+    b.pool.on_connected(b.now, 1, 1);
     b.expect(&[Start(1, 1)]);
     b.pool.on_finished(1, false);
     b.expect(&[Connect(1)]);
     b.pool.on_finished(0, true);
     b.expect(&[Start(0, 2)]);
-    b.pool.on_connected(1, 1);
+    b.pool.on_connected(b.now, 1, 1);
     b.expect(&[Start(1, 3)]);
 }
 
@@ -155,7 +157,7 @@ fn j60_failed_lanes_are_tried_again_after_never_tried_ones() {
     let mut b = bench(3);
     b.push(9);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 0), Connect(1)]);
     b.fail(1);
     b.later(MAX_PAUSE);
@@ -199,7 +201,7 @@ fn j61_pauses_double_up_to_fifty_milliseconds() {
     b.push(1);
     b.expect(&[Connect(0)]);
     assert_eq!(b.pool.deadline(), None, "no second round while one runs");
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, b.next - 1)]);
     b.pool.on_finished(0, false);
     b.push(1);
@@ -213,7 +215,7 @@ fn fault10_refused_requests_and_lost_connections_cost_no_pause() {
     for number in 0..100 {
         b.push(1);
         let Some(Connect(lane)) = b.poll() else { panic!("no attempt for job {number}") };
-        b.pool.on_connected(lane, 1);
+        b.pool.on_connected(b.now, lane, 1);
         b.expect(&[Start(lane, number)]);
         b.pool.on_finished(lane, false);
         assert_eq!(b.pool.deadline(), None);
@@ -237,9 +239,9 @@ fn fault11_a_job_that_goes_again_takes_a_fresh_connection() {
     let mut b = bench(2);
     b.push(2);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 0), Connect(1)]);
-    b.pool.on_connected(1, 1);
+    b.pool.on_connected(b.now, 1, 1);
     b.expect(&[Start(1, 1)]);
     b.pool.on_finished(1, true);
     b.pool.on_finished(0, false);
@@ -247,7 +249,7 @@ fn fault11_a_job_that_goes_again_takes_a_fresh_connection() {
     b.pool.push_again(job);
     b.push(1);
     b.expect(&[Start(1, 3), Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 2)]);
 }
 
@@ -257,13 +259,13 @@ fn an_idle_lane_is_given_up_for_a_job_that_goes_again() {
     let mut b = bench(1);
     b.push(1);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 0)]);
     b.pool.on_finished(0, true);
     let job = b.job();
     b.pool.push_again(job);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     b.expect(&[Start(0, 1)]);
 }
 
@@ -274,7 +276,7 @@ fn what_is_called_back_never_starts() {
     let tokens = [1, 3].map(|slot| SliceToken::new(slot, 1)).into();
     assert_eq!(b.pool.cancel(&tokens).len(), 2);
     b.expect(&[Connect(0)]);
-    b.pool.on_connected(0, 1);
+    b.pool.on_connected(b.now, 0, 1);
     for number in [0, 2, 4] {
         b.expect(&[Start(0, number)]);
         b.pool.on_finished(0, true);
@@ -353,7 +355,7 @@ fn fault09_a_greeted_connection_that_was_used_costs_no_pause() {
     b.pool.on_greeted(0, 8);
     b.expect(&[Start(0, 2)]);
     b.pool.on_used(0);
-    b.pool.on_proven(0);
+    b.pool.on_proven(b.now, 0);
     b.pool.on_greeted_lost(b.now, 0, fault());
     b.push(1);
     b.expect(&[Connect(0)]);
@@ -376,7 +378,7 @@ fn a_round_bounds_its_attempts_and_ends() {
     b.fail(0);
     b.expect(&[Connect(1)]);
     assert_eq!(b.pool.round_ends(), Some(end), "the second attempt has the rest of it");
-    b.pool.on_connected(1, 1);
+    b.pool.on_connected(b.now, 1, 1);
     b.later(FIRST_PAUSE);
     b.expect(&[Start(1, 0), Connect(0)]);
     assert_eq!(b.pool.round_ends(), Some(b.now + ROUND));

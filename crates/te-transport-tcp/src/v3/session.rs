@@ -215,6 +215,11 @@ impl Session {
         self.flights.is_empty() && self.waiting.is_empty()
     }
 
+    /// Since when nothing has moved, where something should.
+    pub(crate) fn still_since(&self) -> Option<Instant> {
+        (matches!(self.life, Life::Open) && !self.is_idle()).then(|| self.progress.since())
+    }
+
     /// Whether the peer has not answered the hello.
     pub(crate) fn is_greeting(&self) -> bool {
         matches!(self.life, Life::Hello { .. })

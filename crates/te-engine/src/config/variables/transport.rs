@@ -12,6 +12,17 @@ pub(super) const ROWS: &[Variable] = &[
         "accepted and without effect: connections are always kept and reused",
     )
     .mooncake("MC_TCP_ENABLE_CONNECTION_POOL"),
+    Variable::new(
+        "tcp.local_addresses",
+        Kind::NicAddresses,
+        "addresses of NICs that carry bytes to peers, by their weights; empty: the system's choice",
+    )
+    .own("TE_TCP_ADDRESSES"),
+    Variable::new(
+        "tcp.lanes_per_rail",
+        integer(1, 16, NUMBER),
+        "connections of version 3 over each pair of NICs to a peer",
+    ),
     Variable::new("tcp.lanes_per_peer", integer(1, 16, NUMBER), "connections to one peer")
         .mooncake("MC_TCP_LANES_PER_PEER")
         .also(&[Alias::Old("MC_TCP_MAX_CONNECTIONS_PER_PEER")]),
@@ -82,6 +93,11 @@ pub(super) const ROWS: &[Variable] = &[
         "a request that moves no byte for this long fails",
     )
     .mooncake("MC_TCP_PROGRESS_TIMEOUT_SEC"),
+    Variable::new(
+        "tcp.rail_timeout_ms",
+        integer(1500, DAY_MILLIS, MILLIS),
+        "how long a pair of NICs may be silent under requests before the others take them over",
+    ),
     Variable::new(
         "tcp.connect_timeout_ms",
         integer(1, DAY_MILLIS, MILLIS),

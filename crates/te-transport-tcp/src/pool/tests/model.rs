@@ -114,7 +114,7 @@ impl Model {
             Event::Cancel(n) => self.cancel(n),
             Event::Fence(wanted) => {
                 self.oracle.fence = wanted;
-                self.bench.pool.want_fence(wanted);
+                self.bench.pool.want_fence(0, wanted);
             }
             Event::GivenUp => self.given_up(),
             Event::Later(ms) => self.later(Duration::from_millis(ms)),
@@ -165,7 +165,7 @@ impl Model {
 
     fn connected(&mut self) {
         let Some(lane) = self.oracle.connecting() else { return };
-        self.bench.pool.on_connected(lane, 1);
+        self.bench.pool.on_connected(self.bench.now, lane, 1);
         self.oracle.note(Past::Greeted(lane, 1));
         self.oracle.note(Past::Used(lane));
         self.oracle.note(Past::Proven(lane));
@@ -186,7 +186,7 @@ impl Model {
 
     fn proven(&mut self, lane: usize) {
         if self.is_open(lane) && self.oracle.is_used(lane) {
-            self.bench.pool.on_proven(lane);
+            self.bench.pool.on_proven(self.bench.now, lane);
             self.oracle.note(Past::Proven(lane));
         }
     }
@@ -353,7 +353,7 @@ proptest! {
         let mut model = after(&history);
         let drained: Vec<u32> = model.bench.pool.drain().iter().map(number).collect();
         prop_assert_eq!(drained, model.oracle.all_waiting());
-        model.bench.pool.want_fence(false);
+        model.bench.pool.want_fence(0, false);
         prop_assert!(!model.bench.pool.has_work());
         let closed = (0..LANES).all(|lane| !model.is_open(lane));
         let quiet = closed && model.oracle.connecting().is_none();

@@ -93,6 +93,13 @@ impl Session {
         self.life = Life::Over(Fate::Reset);
     }
 
+    /// The way to the peer is dead: ends as a lost connection.
+    pub(crate) fn lose_path(&mut self, cause: &str) {
+        if self.fate().is_none() && !self.is_greeting() {
+            self.lose(cause, None);
+        }
+    }
+
     /// The peer, or the network, ended the connection.
     pub(super) fn lose(&mut self, cause: &str, error: Option<&io::Error>) {
         let error = self.send_error.take().or_else(|| copy_of(error?));

@@ -95,7 +95,7 @@ impl Oracle {
         }
     }
 
-    /// A lane may be opened only for work that no open lane takes, after its pause, one at a time.
+    /// A lane may be opened only for work that no open lane takes, or for its fence, after its pause, one at a time.
     pub(super) fn check_connect(&mut self, lane: usize) {
         assert_eq!(self.owed, None, "the failure is told first");
         assert_eq!(self.connecting(), None, "one at a time (I2)");
@@ -283,17 +283,21 @@ impl Oracle {
     /// Lanes that may be opened; an idle one is given up only for a job that goes again, and only
     /// where no other is left.
     fn openable(&self) -> Vec<usize> {
-        let closed: Vec<_> = self.all().filter(|l| self.state(*l) == State::Closed).collect();
+        let closed = self.all().filter(|l| self.state(*l) == State::Closed);
+        // A fence needs its own lane, which is the first here.
+        let closed: Vec<_> =
+            closed.filter(|lane| self.has_jobs() || (self.fence && *lane == 0)).collect();
         if !closed.is_empty() || self.again.is_empty() {
             return closed;
         }
         self.all().filter(|lane| self.is_open(*lane) && self.load(*lane) == 0).collect()
     }
 
-    /// Never tried before tried, then fewest failures.
-    fn rank(&self, lane: usize) -> (bool, usize) {
+    /// The lane that owes a fence, then never tried before tried, then fewest failures.
+    fn rank(&self, lane: usize) -> (bool, bool, usize) {
+        let fence = self.fence && lane == 0 && !self.is_open(lane);
         let tried = self.past.iter().any(|(_, past)| *past == Asked(lane));
-        (tried, failures(lane, &self.past))
+        (!fence, tried, failures(lane, &self.past))
     }
 }
 
