@@ -178,11 +178,11 @@ const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The guard table as `docs/wire.md` draws it, with one open buffer in slot 0.
 fn good_table() -> OwnedFd {
-    table(SEALED)
+    table_under(SEALED)
 }
 
 /// The same words under any seals.
-fn table(seals: SealFlags) -> OwnedFd {
+fn table_under(seals: SealFlags) -> OwnedFd {
     let magic = u64::from_le_bytes(*b"te-guard");
     let (low, high) = (0xbad, 0);
     let words = [(0, magic), (1, 1 << 20), (2, low), (3, high), (4, 1), (8, (1 << 32) | 7)];
@@ -251,8 +251,8 @@ fn memory_that_could_fail_under_us_is_not_mapped() {
     file.write_all(&vec![0; TABLE_BYTES]).unwrap();
     let file = OwnedFd::from(file);
     let bad = [
-        ("unsealed", table(SealFlags::SEAL), good_holds()),
-        ("may shrink", table(SealFlags::GROW), good_holds()),
+        ("unsealed", table_under(SealFlags::SEAL), good_holds()),
+        ("may shrink", table_under(SealFlags::GROW), good_holds()),
         ("too short", memory(4096, &[magic], SEALED), good_holds()),
         ("too long", memory(TABLE_BYTES + 4096, &[magic], SEALED), good_holds()),
         ("empty", memory(TABLE_BYTES, &[], SEALED), good_holds()),
