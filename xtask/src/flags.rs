@@ -32,6 +32,8 @@ pub(crate) enum Verb {
     Rows(RowsFlags),
     /// Render what people look at in a headless browser, check it, write pictures
     Shots(ShotsFlags),
+    /// Measure against Mooncake, iperf3, memcpy and others, in turns; print the table with verdicts
+    Bench(BenchFlags),
     /// Switch guards off one by one and check that a test notices each
     Sabotage(SabotageFlags),
     /// Run a program on an emulated machine with RDMA devices and NUMA nodes
@@ -145,6 +147,29 @@ pub(crate) struct ShotsFlags {
     /// Fail where there is no browser
     #[arg(long)]
     pub(crate) no_skip: bool,
+}
+
+/// Flags of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchFlags {
+    /// Only the groups whose name contains this; `list` prints the names
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// How often everything is measured, in turns
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) rounds: u32,
+    /// How long each measurement takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Also build this revision, and compare with it where both ends share a core
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) against: Option<String>,
+    /// Also write docs/performance.md and docs/performance-data
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Judge and draw the samples of the last run again; measure nothing
+    #[arg(long)]
+    pub(crate) again: bool,
 }
 
 /// Flags of `sabotage`.

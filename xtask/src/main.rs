@@ -7,6 +7,7 @@
 //! and the log only when the step failed.
 
 mod artifacts;
+mod bench;
 mod ci;
 mod consumers;
 mod debian;
@@ -76,6 +77,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<bool> {
         Verb::Ci(flags) => ci::run(&workspace, &flags),
         Verb::Rows(flags) => rows::run(&workspace, &flags),
         Verb::Shots(flags) => shots::run(&workspace, &flags),
+        Verb::Bench(flags) => bench::run(&workspace, &flags),
         Verb::Sabotage(flags) => sabotage::run(&workspace, &flags),
         // Its exit code is that of a program, and is told by the caller.
         Verb::Guest(flags) => Ok(guest::run(&flags)? == ExitCode::SUCCESS),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::units::{parse_address, parse_length, parse_seconds};
-use crate::verbs::{meta, metadata_server};
+use crate::verbs::{bench, meta, metadata_server};
 
 /// Read and write pieces of other processes' memory.
 #[derive(Debug, Parser)]
@@ -70,6 +70,21 @@ pub(crate) enum Verb {
     /// Move data between two processes, check it, show how fast it was
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
+    /// Measure how fast bytes move, to a second process or to any segment
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<bench::Bench>),
+    /// The second process of `te bench`
+    #[command(hide = true)]
+    BenchTarget(bench::BenchTarget),
+    /// What an engine costs that has many peers and nothing to do
+    #[command(hide = true)]
+    BenchIdle(bench::Idle),
+    /// The second process of `te bench-idle`
+    #[command(hide = true)]
+    BenchPeers(bench::Peers),
+    /// Draw a report of `cargo xtask bench`
+    #[command(hide = true)]
+    BenchPage(bench::Page),
     /// The second process of `te demo`
     #[command(hide = true)]
     DemoTarget(DemoTarget),

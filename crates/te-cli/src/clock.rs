@@ -12,6 +12,12 @@ impl Watch {
         Self(Instant::now())
     }
 
+    /// Rests until so much time has passed since the start.
+    #[expect(clippy::disallowed_methods, reason = "resting is what it is asked for")]
+    pub(crate) fn rest(self, time: Duration) {
+        std::thread::sleep(time.saturating_sub(self.elapsed()));
+    }
+
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }

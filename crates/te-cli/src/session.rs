@@ -32,6 +32,23 @@ pub(crate) fn client(common: &Common, limit: Option<Duration>) -> Result<Transfe
     start_with(common, config, EngineBuilder::unpublished)
 }
 
+/// As [`client`], with settings that the verb put together.
+pub(crate) fn client_with(
+    common: &Common,
+    config: EngineConfig,
+) -> Result<TransferEngine, CliError> {
+    start_with(common, config, EngineBuilder::unpublished)
+}
+
+/// As [`server`] at any port, with settings that the verb put together.
+pub(crate) fn server_with(
+    common: &Common,
+    config: EngineConfig,
+    host: &str,
+) -> Result<TransferEngine, CliError> {
+    start_with(common, config, |builder| builder.name(host))
+}
+
 /// An engine that others reach at `host`.
 pub(crate) fn server(
     common: &Common,

@@ -1,5 +1,6 @@
 //! The verbs, one file each; those that exchange one small message share a file.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod meta;

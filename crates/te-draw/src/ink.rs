@@ -38,6 +38,12 @@ pub(crate) enum Ink {
     OnNear,
     OnFar,
     Best,
+    Blue,
+    Orange,
+    Green,
+    Violet,
+    Brown,
+    Red,
 }
 
 impl Ink {
@@ -82,6 +88,12 @@ impl Ink {
             Self::OnNear => (0xff_fffe, 0x07_1119),
             Self::OnFar => (0x10_2230, 0xe9_f2f8),
             Self::Best => (0xd9_6a00, 0xff_b454),
+            Self::Blue => (0x0b_65b8, 0x6d_b3f8),
+            Self::Orange => (0xc2_5200, 0xff_a55e),
+            Self::Green => (0x0a_7d55, 0x4f_d0a1),
+            Self::Violet => (0x8a_3ea8, 0xd4_9bf0),
+            Self::Brown => (0x7a_5c1e, 0xd9_b86a),
+            Self::Red => (0xb8_233a, 0xff_8497),
         }
     }
 
@@ -98,7 +110,11 @@ impl Ink {
         }
     }
 
-    pub(crate) const ALL: [Self; 29] = [
+    /// Those of series in a chart.
+    pub(crate) const SERIES: [Self; 6] =
+        [Self::Blue, Self::Orange, Self::Green, Self::Violet, Self::Brown, Self::Red];
+
+    pub(crate) const ALL: [Self; 35] = [
         Self::Paper,
         Self::Text,
         Self::Muted,
@@ -128,6 +144,12 @@ impl Ink {
         Self::OnNear,
         Self::OnFar,
         Self::Best,
+        Self::Blue,
+        Self::Orange,
+        Self::Green,
+        Self::Violet,
+        Self::Brown,
+        Self::Red,
     ];
 }
 

@@ -7,6 +7,7 @@
 //! end of plotters; layout is ours, because texts must neither overlap nor be cut.
 
 mod board;
+mod chart;
 mod dot;
 mod heat;
 mod ink;
@@ -15,13 +16,16 @@ mod metrics;
 mod outline;
 mod page;
 mod picture;
+mod report;
 mod scene;
 mod subject;
 mod tree;
 mod words;
 
+pub use chart::{Axis, Chart, Panel, Series};
 pub use dot::dot;
 pub use page::html;
 pub use picture::svg;
+pub use report::{Cell, Grid, Report, Section};
 pub use subject::{Subject, SubjectError};
 pub use tree::{TreeStyle, tree};

@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 use plotters::prelude::{Color, DrawingBackend, RGBColor, SVGBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontStyle, FontTransform, IntoFont, TextStyle};
+use plotters::style::{FontStyle, FontTransform, IntoFont, ShapeStyle, TextStyle};
 
 use crate::ink::Ink;
-use crate::scene::{Align, Area, Item, Label, Scene, Spot};
+use crate::scene::{Align, Area, Item, Label, Mark, Scene, Spot};
 
 /// Fonts that are narrower than or as wide as what layout reckons with.
 const FONTS: &str = "system-ui, Segoe UI, Roboto, Helvetica Neue, Arial, DejaVu Sans, sans-serif";
@@ -96,8 +96,33 @@ fn draw(backend: &mut SVGBackend<'_>, item: &Item) {
             backend.draw_rect(from, to, &colour(*ink), false)
         }
         Item::Line(from, to, ink) => backend.draw_line(*from, *to, &colour(*ink)),
+        Item::Curve(points, ink) => backend.draw_path(points.iter().copied(), &thick(*ink)),
+        Item::Mark(at, mark, ink) => return draw_mark(backend, *at, *mark, *ink),
         Item::Text(label) => backend.draw_text(&label.text, &text_style(label), label.at),
     };
+}
+
+fn draw_mark(backend: &mut SVGBackend<'_>, (x, y): (i32, i32), mark: Mark, ink: Ink) {
+    // As above, nothing of this can fail.
+    let _ = match mark {
+        Mark::Dot => backend.draw_circle((x, y), 4, &colour(ink), true),
+        Mark::Diamond => {
+            backend.fill_polygon([(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)], &colour(ink))
+        }
+        Mark::Ring => {
+            let _ = backend.draw_circle((x, y), 4, &colour(Ink::Paper), true);
+            backend.draw_circle((x, y), 4, &thick(ink), false)
+        }
+        Mark::Triangle => {
+            let corners = [(x, y - 6), (x + 6, y + 4), (x - 6, y + 4)];
+            let _ = backend.fill_polygon(corners, &colour(Ink::Paper));
+            backend.draw_path(corners.into_iter().chain([corners[0]]), &thick(ink))
+        }
+    };
+}
+
+fn thick(ink: Ink) -> ShapeStyle {
+    colour(ink).stroke_width(2)
 }
 
 fn corners(area: Area) -> ((i32, i32), (i32, i32)) {

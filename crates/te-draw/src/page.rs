@@ -57,7 +57,8 @@ pub fn html(subject: Subject<'_>) -> String {
     page
 }
 
-const STYLE: &str = include_str!("page/style.css");
+/// The style sheet of all pages.
+pub(crate) const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
 
 fn drawing(page: &mut String, title: &str, scenes: Vec<Scene>) {
@@ -85,7 +86,7 @@ fn flowing(page: &mut String, title: &str, scenes: &[Scene]) {
 }
 
 /// Every ink as a variable of the style sheet.
-fn variables() -> String {
+pub(crate) fn variables() -> String {
     let all = |shade: fn(Ink) -> u32| -> String {
         Ink::ALL.iter().map(|ink| format!("--{ink:?}:#{:06x};", shade(*ink))).collect()
     };

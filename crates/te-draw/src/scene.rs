@@ -56,7 +56,23 @@ pub(crate) enum Item {
     Fill(Area, Ink),
     Frame(Area, Ink),
     Line((i32, i32), (i32, i32), Ink),
+    /// A thick line through points.
+    Curve(Vec<(i32, i32)>, Ink),
+    Mark((i32, i32), Mark, Ink),
     Text(Label),
+}
+
+/// The shape of a mark on a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Dot,
+    Diamond,
+    Ring,
+    Triangle,
+}
+
+impl Mark {
+    pub(crate) const ALL: [Self; 4] = [Self::Dot, Self::Diamond, Self::Ring, Self::Triangle];
 }
 
 /// A part of a picture that tells more when it is pointed at.
@@ -97,6 +113,19 @@ impl Scene {
 
     pub(crate) fn line(&mut self, from: (i32, i32), to: (i32, i32)) {
         self.items.push(Item::Line(from, to, Ink::Wire));
+    }
+
+    /// A line of a grid.
+    pub(crate) fn rule(&mut self, from: (i32, i32), to: (i32, i32)) {
+        self.items.push(Item::Line(from, to, Ink::PanelEdge));
+    }
+
+    pub(crate) fn curve(&mut self, points: Vec<(i32, i32)>, ink: Ink) {
+        self.items.push(Item::Curve(points, ink));
+    }
+
+    pub(crate) fn mark(&mut self, at: (i32, i32), mark: Mark, ink: Ink) {
+        self.items.push(Item::Mark(at, mark, ink));
     }
 
     /// A line of text from a point on; the point is at the middle of its height.
@@ -144,6 +173,8 @@ impl Item {
             Self::Fill(area, ink) => Self::Fill(area.moved(dx, dy), ink),
             Self::Frame(area, ink) => Self::Frame(area.moved(dx, dy), ink),
             Self::Line(from, to, ink) => Self::Line(shift(from), shift(to), ink),
+            Self::Curve(points, ink) => Self::Curve(points.into_iter().map(shift).collect(), ink),
+            Self::Mark(at, mark, ink) => Self::Mark(shift(at), mark, ink),
             Self::Text(label) => Self::Text(Label { at: shift(label.at), ..label }),
         }
     }

@@ -16,7 +16,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::{Acked, Waiting};
-use crate::keep::{ask, keep_alive, shut_down};
+use crate::keep::{ask, keep_alive, shut_down, suit};
 use crate::pump::{Ready, Stopped, pump};
 use crate::stats::RailCounters;
 use crate::v3::Session;
@@ -82,7 +82,8 @@ impl Link {
     }
 
     /// The connection stands.
-    pub(super) fn on_connected(&mut self) {
+    pub(super) fn on_connected(&mut self, buffer: Option<usize>) {
+        suit(&self.stream, buffer);
         self.connecting = false;
         // What the peer said at once may have been reported together with the connection.
         self.ready.writable = true;
@@ -321,7 +322,7 @@ mod tests {
     fn readiness_that_came_with_the_connection_is_kept() {
         let (mut link, _theirs) = pair();
         link.ready.readable = true;
-        link.on_connected();
+        link.on_connected(None);
         assert!(link.ready.readable && link.ready.writable && !link.connecting);
     }
 

@@ -391,7 +391,7 @@ impl Client {
         match link.connect_outcome() {
             None => {}
             Some(Ok(())) => {
-                link.on_connected();
+                link.on_connected(self.parts.config.socket_buffer);
                 if self.peers[peer].to.v3.is_some() {
                     return self.greet(now, index);
                 }

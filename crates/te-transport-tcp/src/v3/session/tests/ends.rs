@@ -252,6 +252,10 @@ fn vanished_local_memory_is_a_local_fault() {
     b.push(Opcode::Write, &large);
     b.push(Opcode::Write, &large);
     take_once(&mut b.machine, b.now, 72 + 16);
+    // A call that named the memory of both does not say whose is gone; one that names one does.
+    b.machine.on_error(b.now, Side::Send, fault());
+    assert_eq!(b.ended(), []);
+    assert_eq!(b.machine.outgoing().unwrap().load().len(), (1 << 20) - 16);
     b.machine.on_error(b.now, Side::Send, fault());
     let untouched = RemoteSide::Untouched;
     assert_eq!(b.ended(), [(4, local, RemoteSide::InDoubt), (5, RAIL, untouched)]);
