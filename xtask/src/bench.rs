@@ -66,7 +66,13 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
         samples
     };
     let micro = micro::figures(workspace, &mut journal, flags)?;
-    let conditions = machine::conditions(workspace, flags, &tools, &samples);
+    let conditions = if flags.again {
+        record::read_conditions(workspace)?
+    } else {
+        let conditions = machine::conditions(workspace, flags, &tools, &samples);
+        record::write_conditions(workspace, &conditions)?;
+        conditions
+    };
     let mut verdicts = verdict::all(&samples, &micro);
     if flags.only.is_some() {
         verdicts.retain(verdict::Verdict::is_run);

@@ -143,7 +143,10 @@ fn mooncake(
         Peer::Ready(python) => PathBuf::from(python),
         Peer::Missing(reason) => return Ok(Err(reason)),
     };
-    let latency = folder.join("latency.py");
+    // A folder of its own: Python looks for modules beside a script first.
+    let scripts = folder.join("python");
+    std::fs::create_dir_all(&scripts).context("cannot make target/bench/python")?;
+    let latency = scripts.join("latency.py");
     std::fs::write(&latency, include_str!("latency.py")).context("cannot write latency.py")?;
     let libraries = workspace.target().join("venv/lib");
     let found = std::fs::read_dir(&libraries).into_iter().flatten().flatten();
