@@ -58,25 +58,51 @@ impl Netns {
     /// # Errors
     /// What `ip` says.
     pub fn join(&self, address: &str, other: &Self, other_address: &str) -> Result<(), String> {
-        self.ip(&[
-            "link",
-            "add",
-            "te0",
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "te0",
-            "netns",
-            &other.name,
-        ])?;
+        self.join_by("te0", address, (other, other_address))
+    }
+
+    /// As [`Netns::join`], by devices of this name: one of several wires.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn join_by(
+        &self,
+        device: &str,
+        address: &str,
+        (other, other_address): (&Self, &str),
+    ) -> Result<(), String> {
+        let peer = ["peer", "name", device, "netns", &other.name];
+        self.ip(&[&["link", "add", device, "type", "veth"], &peer[..]].concat())?;
         for (end, address) in [(self, address), (other, other_address)] {
             // Duplicate address detection would hold an IPv6 address back for a second.
             let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
-            end.ip(&[&["addr", "add", address, "dev", "te0"], nodad].concat())?;
-            end.ip(&["link", "set", "te0", "up"])?;
+            end.ip(&[&["addr", "add", address, "dev", device], nodad].concat())?;
+            end.ip(&["link", "set", device, "up"])?;
         }
         Ok(())
+    }
+
+    /// Lets a device send no more than so many Mbit/s.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing on this machine; it is the reason for a skip.
+    pub fn shape(&self, device: &str, mbits: u64) -> Result<(), String> {
+        let rate = format!("{mbits}mbit");
+        let line = ["root", "tbf", "rate", &rate, "burst", "256kb", "latency", "50ms"];
+        run("tc", &[&["-n", &self.name, "qdisc", "add", "dev", device], &line[..]].concat())
+            .map_err(|cause| format!("slow lines need the kernel's tbf and iproute2's tc: {cause}"))
+    }
+
+    /// Bytes that a device has sent.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sent(&self, device: &str) -> Result<u64, String> {
+        let path = format!("/sys/class/net/{device}/statistics/tx_bytes");
+        let output = self.command(Path::new("cat")).arg(&path).output();
+        let output = output.map_err(|cause| format!("cannot read {path}: {cause}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.trim().parse().map_err(|_| format!("{path} says {text:?}"))
     }
 
     /// A command that runs `program` inside; its arguments are still to be given.

@@ -23,6 +23,8 @@ mod memory;
 mod network;
 #[path = "lifecycle/overload.rs"]
 mod overload;
+#[path = "lifecycle/rails.rs"]
+mod rails;
 #[path = "lifecycle/recycled.rs"]
 mod recycled;
 #[path = "lifecycle/registering.rs"]

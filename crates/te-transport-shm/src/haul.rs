@@ -235,6 +235,10 @@ impl<T: Target> Core for Haul<T> {
         false
     }
 
+    fn shares_core(&mut self) -> bool {
+        false
+    }
+
     fn deadline(&mut self) -> Option<Instant> {
         self.tidy_at
     }

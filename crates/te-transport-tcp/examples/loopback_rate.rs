@@ -1,11 +1,13 @@
 //! How fast two transports move bytes on this machine's loopback: GB/s and CPU seconds per GB of
-//! both ends together, for the shapes that are compared everywhere. Arguments: seconds per row.
+//! both ends together, for the shapes that are compared everywhere. Arguments: seconds per row, bytes per
+//! socket call, and the shapes, such as `4096x128,1048576x8`; and which rows, such as `read caller v3`.
 #![allow(clippy::print_stdout, reason = "a program that prints a table")]
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a program that measures time")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use te_transport_tcp::TcpConfig;
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(1.0);
     let only: Option<usize> = std::env::args().nth(2).and_then(|s| s.parse().ok());
+    let (shapes, wanted) = (std::env::args().nth(3), std::env::args().nth(4));
     let chunks: Vec<usize> = only.map_or_else(|| vec![64 << 10, 256 << 10, 1 << 20], |c| vec![c]);
     println!("chunk      shape            op     who     version   GB/s   CPU s/GB   us/batch");
     for chunk in chunks {
@@ -28,6 +31,10 @@ fn main() {
         for (size, count) in
             [(64 << 20, 1), (1 << 20, 8), (64 << 10, 128), (4 << 10, 128), (4 << 10, 1)]
         {
+            let named = format!("{size}x{count}");
+            if shapes.as_ref().is_some_and(|wanted| wanted.split(',').all(|shape| shape != named)) {
+                continue;
+            }
             for (op, driving) in [
                 (Opcode::Write, true),
                 (Opcode::Write, false),
@@ -35,9 +42,13 @@ fn main() {
                 (Opcode::Read, false),
             ] {
                 for (version, a, b) in &pairs {
+                    let who = if driving { "caller" } else { "thread" };
+                    let name = format!("{op:?} {who} v{version}").to_lowercase();
+                    if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
+                        continue;
+                    }
                     let row = Row { size, count, op, driving };
                     let (rate, cpu, micros) = measure(a, b, &row, Duration::from_secs_f64(seconds));
-                    let who = if driving { "caller" } else { "thread" };
                     let shape = format!("{size} x {count}");
                     println!(
                         "{chunk:<10} {shape:<16} {op:<6?} {who}  v{version}      {rate:6.2}     {cpu:6.2}   {micros:8.0}"
@@ -93,15 +104,19 @@ fn batch(
     }
     let n = slices.len();
     a.ends.look_mut(|state| state.ends.clear());
-    a.submit(peer, slices);
     if row.driving {
         let until = Instant::now() + common::PATIENCE;
+        let mut queue = VecDeque::from(slices);
         while a.ends.look(|state| state.ends.len()) < n {
+            if !queue.is_empty() {
+                a.transport.submit(peer, &mut queue);
+            }
             if a.transport.drive(until) == Driven::Busy {
                 std::thread::yield_now();
             }
         }
     } else {
+        a.submit(peer, slices);
         a.ends.wait_for(|state| state.ends.len() == n);
     }
     a.ends.look(|state| assert!(state.ends.values().all(|end| end.result.is_ok())));

@@ -21,6 +21,7 @@ mod watch;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ use te_transport::{
 use crate::config::TcpConfig;
 use crate::exchange::{Bounds, Fate};
 use crate::inbox::{Command, Destination, Inbox, Load};
+use crate::io::comes_from_this_core;
 use crate::keep::Throttle;
 use crate::paths::addresses;
 use crate::pool::Job;
@@ -88,6 +90,8 @@ pub(crate) struct Client {
     completions: Vec<Completion>,
     room: Vec<SegmentId>,
     complaints: Throttle,
+    /// The link that had the last event.
+    latest: usize,
     /// Whether anything happened in this step.
     moved: bool,
     /// Slices that were ended with [`FaultClass::Closed`].
@@ -125,6 +129,7 @@ impl Client {
             completions: Vec::new(),
             room: Vec::new(),
             complaints: Throttle::new(),
+            latest: 0,
             moved: false,
             closed,
         };
@@ -136,6 +141,7 @@ impl Client {
         for event in ready {
             let index = event.token().0 - 1;
             let Some(link) = self.links.get_mut(index) else { continue };
+            self.latest = index;
             let broken = event.is_error() || event.is_read_closed() || event.is_write_closed();
             link.ready.readable |= event.is_readable() || broken;
             link.ready.writable |= event.is_writable() || broken;
@@ -309,6 +315,11 @@ impl Core for Client {
 
     fn expects(&self) -> bool {
         self.links.iter().any(|(_, link)| link.is_at_work())
+    }
+
+    fn shares_core(&mut self) -> bool {
+        let latest = self.links.get(self.latest);
+        latest.is_some_and(|link| comes_from_this_core(link.stream.as_fd()))
     }
 
     fn is_eager(&self) -> bool {

@@ -352,13 +352,16 @@ impl Machine for Connection {
         self.end_if_revoked();
         match &self.state {
             State::Answer { status, .. } => {
-                Some(Outgoing { head: status.rest(), payload: None, tail: &[] })
+                let mut out = Outgoing::new();
+                out.bytes(status.rest());
+                Some(out)
             }
-            State::Payload { guard, done, status } => Some(Outgoing {
-                head: status.rest(),
-                payload: Some(Part::new(guard.range(), *done, self.service.chunk)),
-                tail: &[],
-            }),
+            State::Payload { guard, done, status } => {
+                let mut out = Outgoing::new();
+                out.bytes(status.rest());
+                out.memory(Part::new(guard.range(), *done, self.service.chunk));
+                Some(out)
+            }
             _ => None,
         }
     }
@@ -367,9 +370,10 @@ impl Machine for Connection {
         self.end_if_revoked();
         match &self.state {
             State::Header { filled, .. } => Some(Incoming::Frame(HEADER_BYTES - filled)),
-            State::Body { guard, done, .. } => {
-                Some(Incoming::Payload(Part::new(guard.range(), *done, self.service.chunk)))
-            }
+            State::Body { guard, done, .. } => Some(Incoming::Payload {
+                part: Part::new(guard.range(), *done, self.service.chunk),
+                more: 0,
+            }),
             State::Drain { left } => {
                 Some(Incoming::Discard(usize::try_from(*left).unwrap_or(DISCARD_CHUNK)))
             }

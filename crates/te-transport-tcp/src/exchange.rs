@@ -336,7 +336,11 @@ impl Machine for Exchange {
             _ if payload.is_some_and(|p| !p.is_last()) => &[],
             left => &self.proof[HEADER_BYTES - usize::try_from(left).unwrap_or(HEADER_BYTES)..],
         };
-        Some(Outgoing { head, payload, tail })
+        let mut out = Outgoing::new();
+        out.bytes(head);
+        payload.into_iter().for_each(|part| out.memory(part));
+        out.bytes(tail);
+        Some(out)
     }
 
     fn incoming(&mut self) -> Option<Incoming<'_>> {
@@ -352,7 +356,7 @@ impl Machine for Exchange {
             (_, false) if self.is_checking() => Some(Incoming::Frame(self.left_to_check())),
             (_, false) => {
                 let part = Part::new(&self.job.slice.local, self.received, self.bounds.chunk);
-                Some(Incoming::Payload(part))
+                Some(Incoming::Payload { part, more: 0 })
             }
         }
     }

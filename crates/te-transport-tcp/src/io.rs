@@ -8,9 +8,11 @@
 #![allow(unsafe_code, reason = "socket calls on raw memory; docs/memory-safety.md")]
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use socket2::SockRef;
 use te_segment::LocalRange;
 
 /// Some bytes of a range.
@@ -46,6 +48,11 @@ impl<'a> Part<'a> {
         bytes
     }
 
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether it reaches the end of its range.
     pub(crate) fn is_last(&self) -> bool {
         self.offset + self.len as u64 >= self.range.len()
@@ -58,28 +65,99 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What goes out in one call: a frame, then payload, then a frame behind it.
-#[derive(Debug, Clone, Copy)]
+/// Most parts of one call.
+const MOST_PARTS: usize = 64;
+
+/// What goes out in one call, in order: bytes of frames, and payload.
 pub(crate) struct Outgoing<'a> {
-    pub(crate) head: &'a [u8],
-    pub(crate) payload: Option<Part<'a>>,
-    pub(crate) tail: &'a [u8],
+    vectors: [libc::iovec; MOST_PARTS],
+    parts: usize,
+    borrowed: PhantomData<&'a [u8]>,
+    /// What the vectors are made of.
+    #[cfg(test)]
+    pieces: Vec<Piece<'a>>,
+}
+
+#[cfg(test)]
+enum Piece<'a> {
+    Bytes(&'a [u8]),
+    Memory(Part<'a>),
+}
+
+impl<'a> Outgoing<'a> {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
+            vectors: [nothing; MOST_PARTS],
+            parts: 0,
+            borrowed: PhantomData,
+            #[cfg(test)]
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Bytes that go out next; those that find no place go out with a later call.
+    pub(crate) fn bytes(&mut self, bytes: &'a [u8]) {
+        let base = bytes.as_ptr().cast_mut().cast();
+        if self.push(libc::iovec { iov_base: base, iov_len: bytes.len() }) {
+            #[cfg(test)]
+            self.pieces.push(Piece::Bytes(bytes));
+        }
+    }
+
+    /// Payload that goes out next; where it finds no place it goes out with a later call.
+    pub(crate) fn memory(&mut self, part: Part<'a>) {
+        if self.push(part.vector()) {
+            #[cfg(test)]
+            self.pieces.push(Piece::Memory(part));
+        }
+    }
+
+    /// Whether nothing more finds place.
+    pub(crate) fn is_full(&self) -> bool {
+        self.parts == MOST_PARTS
+    }
+
+    /// Appends a vector where there is room; whether there was any need and room.
+    fn push(&mut self, vector: libc::iovec) -> bool {
+        let takes = vector.iov_len > 0 && !self.is_full();
+        if takes {
+            self.vectors[self.parts] = vector;
+            self.parts += 1;
+        }
+        takes
+    }
+
+    /// Its bytes, as a sending socket would take them.
+    #[cfg(test)]
+    pub(crate) fn load(&self) -> Vec<u8> {
+        let bytes = self.pieces.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.to_vec(),
+            Piece::Memory(part) => part.load(),
+        });
+        bytes.flatten().collect()
+    }
+
+    /// How many bytes go out before the first payload.
+    #[cfg(test)]
+    pub(crate) fn head_bytes(&self) -> usize {
+        let heads = self.pieces.iter().map_while(|piece| match piece {
+            Piece::Bytes(bytes) => Some(bytes.len()),
+            Piece::Memory(_) => None,
+        });
+        heads.sum()
+    }
 }
 
 /// Sends as much as the socket takes.
-pub(crate) fn send(socket: BorrowedFd<'_>, out: &Outgoing<'_>) -> io::Result<usize> {
-    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let frame = |bytes: &[u8]| libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    let mut vectors = [frame(out.head), out.payload.map_or(empty, |p| p.vector()), frame(out.tail)];
+pub(crate) fn send(socket: BorrowedFd<'_>, out: &mut Outgoing<'_>) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = vectors.len() as _;
+    message.msg_iov = out.vectors.as_mut_ptr();
+    message.msg_iovlen = out.parts as _;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: `message` points at three vectors on this stack; each names borrowed bytes or a part
+    // SAFETY: `message` points at `parts` vectors of `out`; each names borrowed bytes or a part
     // of a region that `out` borrows (I1). The kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
     count(sent)
@@ -93,6 +171,25 @@ pub(crate) fn recv_into(socket: BorrowedFd<'_>, part: Part<'_>) -> io::Result<us
     let got = unsafe {
         libc::recv(socket.as_raw_fd(), vector.iov_base, vector.iov_len, libc::MSG_DONTWAIT)
     };
+    count(got)
+}
+
+/// Receives into a part of a range, and what comes behind it into our own bytes. 0 is the end of the
+/// stream.
+pub(crate) fn recv_into_both(
+    socket: BorrowedFd<'_>,
+    part: Part<'_>,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let behind = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut vectors = [part.vector(), behind];
+    // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len() as _;
+    // SAFETY: `message` points at two vectors on this stack: a part of a region that `part` borrows
+    // (I1; no Rust reference to these bytes exists), and an exclusive slice.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     count(got)
 }
 
@@ -132,6 +229,15 @@ pub(crate) fn peek(socket: BorrowedFd<'_>) -> Waiting {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Waiting::Nothing,
         _ => Waiting::Unusable,
     }
+}
+
+/// Whether what a socket received last was brought by the core of this thread: on one host that is
+/// the core on which the peer sent it.
+pub(crate) fn comes_from_this_core(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: the call takes no argument.
+    let here = unsafe { libc::sched_getcpu() };
+    let there = SockRef::from(&socket).cpu_affinity();
+    there.is_ok_and(|core| i32::try_from(core) == Ok(here))
 }
 
 /// What the peer's kernel has acknowledged on a connection.
@@ -252,16 +358,21 @@ mod tests {
         let region = Region::from(AlignedBuffer::zeroed(64).unwrap());
         region.write_from(0, b"..payload..").unwrap();
         let range = region.range(1, 21).unwrap();
-        let out =
-            Outgoing { head: b"head ", payload: Some(Part::new(&range, 1, 7)), tail: b" tail" };
-        assert_eq!(send(ours.as_fd(), &out).unwrap(), 17);
+        let mut out = Outgoing::new();
+        out.bytes(b"head ");
+        out.memory(Part::new(&range, 1, 7));
+        out.bytes(b"");
+        out.bytes(b" tail");
+        assert_eq!(send(ours.as_fd(), &mut out).unwrap(), 17);
         let mut bytes = [0; 5];
         assert_eq!(recv(theirs.as_fd(), &mut bytes).unwrap(), 5);
         assert_eq!(discard(theirs.as_fd(), 3).unwrap(), 3);
-        assert_eq!(recv_into(theirs.as_fd(), Part::new(&range, 12, 100)).unwrap(), 9);
-        let mut landed = [0; 9];
+        let mut behind = [0; 9];
+        let part = Part::new(&range, 12, 4);
+        assert_eq!(recv_into_both(theirs.as_fd(), part, &mut behind).unwrap(), 9);
+        let mut landed = [0; 4];
         region.read_into(13, &mut landed).unwrap();
-        assert_eq!((&bytes, &landed), (b"head ", b"load tail"));
+        assert_eq!((&bytes, &landed, &behind[..5]), (b"head ", b"load", &b" tail"[..]));
     }
 
     #[test]

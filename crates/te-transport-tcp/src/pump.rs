@@ -16,8 +16,9 @@ use crate::io::{Outgoing, Part};
 pub(crate) enum Incoming<'a> {
     /// At most this many bytes, up to [`MAX_FRAME`], for itself; more than there is may be asked.
     Frame(usize),
-    /// Payload, straight into registered memory.
-    Payload(Part<'a>),
+    /// Payload, straight into registered memory, and with it at most `more` bytes of what follows
+    /// for itself.
+    Payload { part: Part<'a>, more: usize },
     /// At most this many bytes, of no interest.
     Discard(usize),
 }
@@ -50,7 +51,7 @@ pub(crate) trait Machine {
     fn incoming(&mut self) -> Option<Incoming<'_>>;
     /// `n` bytes of the last [`Machine::outgoing`] were sent.
     fn on_sent(&mut self, now: Instant, n: usize);
-    /// These bytes came for [`Incoming::Frame`].
+    /// These bytes came for [`Incoming::Frame`], or as more behind [`Incoming::Payload`].
     fn on_frame(&mut self, now: Instant, bytes: &[u8]);
     /// `n` bytes came for [`Incoming::Payload`] or [`Incoming::Discard`].
     fn on_received(&mut self, now: Instant, n: usize);
@@ -80,6 +81,9 @@ pub(crate) enum Stopped {
     Over,
 }
 
+/// Bytes that may come in before what goes out has its chance: answers go out together.
+const SOON: usize = 128 << 10;
+
 /// Runs a machine for one turn.
 pub(crate) fn pump(
     machine: &mut impl Machine,
@@ -89,20 +93,33 @@ pub(crate) fn pump(
     scratch: &mut [u8],
 ) -> Stopped {
     let mut left = TURN;
+    // Bytes that came since the last chance to send, and whether more is there already.
+    let (mut came, mut more) = (0, false);
     loop {
-        let sent = send_once(machine, socket.as_fd(), ready, now);
+        let first_in = more && came < SOON;
+        let sent = if first_in { None } else { send_once(machine, socket.as_fd(), ready, now) };
         let received = receive_once(machine, socket.as_fd(), ready, (now, &mut *scratch));
         if machine.is_over() {
             return Stopped::Over;
         }
-        if sent.is_none() && received.is_none() {
+        let Received { bytes, full } = received.unwrap_or_default();
+        if sent.is_none() && received.is_none() && !first_in {
             return Stopped::Blocked;
         }
-        left = left.saturating_sub(sent.unwrap_or(0) + received.unwrap_or(0));
+        (came, more) = (if first_in { came + bytes } else { bytes }, full);
+        left = left.saturating_sub(sent.unwrap_or(0) + bytes);
         if left == 0 {
             return Stopped::TurnOver;
         }
     }
+}
+
+/// What a call brought.
+#[derive(Debug, Clone, Copy, Default)]
+struct Received {
+    bytes: usize,
+    /// Whether it brought all that was asked for, so that more is likely to be there.
+    full: bool,
 }
 
 /// Gives the bytes moved, or `None` where no call is worth a try.
@@ -115,8 +132,8 @@ fn send_once(
     if !ready.writable || machine.is_over() {
         return None;
     }
-    let outgoing = machine.outgoing()?;
-    match sys::send(socket, &outgoing) {
+    let mut outgoing = machine.outgoing()?;
+    match sys::send(socket, &mut outgoing) {
         Ok(n) => {
             machine.on_sent(now, n);
             return Some(n);
@@ -132,38 +149,44 @@ fn send_once(
     Some(0)
 }
 
+/// Gives what came, or `None` where no call is worth a try.
 fn receive_once(
     machine: &mut impl Machine,
     socket: BorrowedFd<'_>,
     ready: &mut Ready,
     (now, scratch): (Instant, &mut [u8]),
-) -> Option<usize> {
+) -> Option<Received> {
     if !ready.readable || machine.is_over() {
         return None;
     }
-    let (wanted, outcome) = match machine.incoming()? {
+    // Bytes asked for in memory, or of no interest; and bytes of frames behind them.
+    let (ahead, behind, outcome) = match machine.incoming()? {
         Incoming::Frame(n) => {
-            let room = n.min(scratch.len());
-            (Some(n), sys::recv(socket, &mut scratch[..room]))
+            let n = n.min(scratch.len());
+            (0, n, sys::recv(socket, &mut scratch[..n]))
         }
-        Incoming::Payload(part) => (None, sys::recv_into(socket, part)),
-        Incoming::Discard(n) => (None, sys::discard(socket, n)),
+        Incoming::Payload { part, more: 0 } => (part.len(), 0, sys::recv_into(socket, part)),
+        Incoming::Payload { part, more } => {
+            (part.len(), more, sys::recv_into_both(socket, part, &mut scratch[..more]))
+        }
+        Incoming::Discard(n) => (n, 0, sys::discard(socket, n)),
     };
     match outcome {
         Ok(0) => machine.on_end(now),
-        Ok(n) if wanted.is_some() => {
-            machine.on_frame(now, &scratch[..n]);
-            return Some(n);
-        }
         Ok(n) => {
-            machine.on_received(now, n);
-            return Some(n);
+            if ahead > 0 {
+                machine.on_received(now, n.min(ahead));
+            }
+            if n > ahead {
+                machine.on_frame(now, &scratch[..n - ahead]);
+            }
+            return Some(Received { bytes: n, full: n == ahead + behind });
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.readable = false,
         Err(error) => machine.on_error(now, Side::Receive, error),
     }
-    Some(0)
+    Some(Received::default())
 }
 
 #[cfg(test)]

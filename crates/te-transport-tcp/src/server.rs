@@ -16,6 +16,7 @@ mod protocol;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ use te_transport::{Core, Step};
 
 use crate::config::TcpConfig;
 use crate::connection::Service;
-use crate::keep::{Throttle, keep_alive, shut_down};
+use crate::io::comes_from_this_core;
+use crate::keep::{Throttle, keep_alive, shut_down, suit};
 use crate::pump::{Machine, Ready, Scratch, Stopped, pump, scratch};
 use crate::timers::Timers;
 use crate::v3::AnswerCode;
@@ -115,6 +117,8 @@ pub(crate) struct Server {
     accepting: Accepting,
     complaints: Throttle,
     scratch: Scratch,
+    /// The connection that had the last event.
+    latest: usize,
 }
 
 impl Server {
@@ -147,6 +151,7 @@ impl Server {
             accepting: Accepting::Idle,
             complaints: Throttle::new(),
             scratch: scratch(),
+            latest: 0,
         };
         Ok((server, waker))
     }
@@ -164,6 +169,7 @@ impl Server {
                 Token(token) => token - FIRST,
             };
             let Some(inbound) = self.connections.get_mut(index) else { continue };
+            self.latest = index;
             let broken = event.is_error() || event.is_read_closed() || event.is_write_closed();
             inbound.ready.readable |= event.is_readable() || broken;
             inbound.ready.writable |= event.is_writable() || broken;
@@ -348,6 +354,7 @@ impl Server {
         if let Some(bytes) = self.config.socket_buffer {
             SockRef::from(&stream).set_send_buffer_size(bytes)?;
         }
+        suit(&stream, self.config.socket_buffer);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key() + FIRST);
         let both = Interest::READABLE | Interest::WRITABLE;
@@ -386,6 +393,11 @@ impl Core for Server {
 
     fn expects(&self) -> bool {
         !self.connections.is_empty()
+    }
+
+    fn shares_core(&mut self) -> bool {
+        let latest = self.connections.get(self.latest);
+        latest.is_some_and(|inbound| comes_from_this_core(inbound.stream.as_fd()))
     }
 
     fn is_eager(&self) -> bool {

@@ -15,9 +15,10 @@ mod inbound;
 mod intake;
 mod outbox;
 mod session;
+mod staging;
 mod sum;
 
-pub(crate) use hello::{Answer, AnswerCode, FEATURE_CHECKSUM, Hello, VERSION, is_hello};
+pub(crate) use hello::{Answer, AnswerCode, FEATURES, Hello, VERSION, is_hello};
 pub(crate) use inbound::Inbound;
 pub(crate) use session::{Finished, Limits, News, Session};
 pub(crate) use sum::Sum;

@@ -14,8 +14,8 @@ use te_metadata::{ListenAddress, NicAddress};
 use te_segment::{LocalBuffer, Opcode, RemoteSegment};
 use te_transport_tcp::{RailStats, TcpConfig};
 
-const PIECE: usize = 256 << 10;
-const LEN: usize = 256 * PIECE;
+const PIECE: usize = 128 << 10;
+const LEN: usize = 128 * PIECE;
 
 fn addresses(texts: &[&str]) -> Vec<NicAddress> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -150,4 +150,18 @@ fn earlier_versions_use_every_address_of_this_host() {
     let written = ["127.0.1.1", "127.0.2.1"].map(|ip| rail(&a, Some(ip), None).bytes_written);
     assert_eq!(written.iter().sum::<u64>(), LEN as u64);
     assert!(written.iter().all(|bytes| *bytes > 0), "{written:?}");
+}
+
+/// An address of the peer where another process listens: its answer costs nothing but a pause.
+#[test]
+fn an_address_where_somebody_else_is_carries_nothing() {
+    let a = node(&[], 3);
+    let b = Node::with(TcpConfig { local_addresses: addresses(&["127.0.9.3"]), ..v3() });
+    let at = ListenAddress::Ip("127.0.9.3".parse().unwrap());
+    let port = te_metadata::PortChoice::Exact(b.port());
+    let other = Node::with(TcpConfig { listen: at, port, ..v3() });
+    assert_eq!(other.port(), b.port());
+    there_and_back(&a, &b, &b.as_peer(), 7);
+    assert_eq!(rail(&a, None, None).bytes_written, LEN as u64);
+    assert_eq!(rail(&a, None, Some("127.0.9.3")).bytes_written, 0);
 }

@@ -247,7 +247,7 @@ fn a_server_refuses_hellos_by_name() {
     };
     assert_eq!(ask(raw3::hello(me + 1, 1, 1, 0)), Some(1));
     assert_eq!(ask(resealed(|bytes| bytes[17] = 4)), Some(2));
-    assert_eq!(ask(resealed(|bytes| bytes[24] = 2)), Some(3));
+    assert_eq!(ask(resealed(|bytes| bytes[24] = 4)), Some(3));
     assert_eq!(ask(resealed(|bytes| bytes[0] = 127)), None);
     let mut wrong = raw3::hello(me, 1, 1, 0);
     wrong[127] ^= 1;

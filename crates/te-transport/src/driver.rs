@@ -11,7 +11,8 @@
 //! no hand-over; what callers leave unfinished stands still for two ticks at most.
 //!
 //! Whoever runs the loop looks again and again for a bounded time before it sleeps (`spin.rs`), and
-//! gives its core away between two looks to whoever wants it.
+//! gives its core away between two looks where the other side seems to run on it. To give it away
+//! always would keep both sides on one core: the system moves to another core who is kept waiting.
 //!
 //! I1  No wake-up is lost: the runner says that it sleeps, then looks at the inbox, then sleeps; a
 //!     sender fills the inbox, then looks whether the runner sleeps.
@@ -54,6 +55,9 @@ pub trait Core: Send + 'static {
     /// Whether an event may come within microseconds, so that looking for it is cheaper than
     /// sleeping.
     fn expects(&self) -> bool;
+    /// Whether whoever is waited for runs on the core of the calling thread, as far as can be told:
+    /// looking again and again would keep it from its work. Asked before a row of looks.
+    fn shares_core(&mut self) -> bool;
     /// When the next step is due without any event.
     fn deadline(&mut self) -> Option<Instant>;
     /// Waits for events. `None` waits without end; zero takes what is there.
@@ -89,6 +93,8 @@ pub struct Driver<C> {
 struct Turned<C> {
     core: C,
     spin: Spin,
+    /// Whether the core is given away between two looks.
+    gives_way: bool,
 }
 
 thread_local! {
@@ -140,7 +146,11 @@ impl<C: Core> Driver<C> {
     pub fn new(core: C, waker: Waker, clock: Arc<dyn Clock>, spin: Duration) -> Self {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            turned: Mutex::new(Turned { core, spin: Spin::new(spin, clock.now()) }),
+            turned: Mutex::new(Turned {
+                core,
+                spin: Spin::new(spin, clock.now()),
+                gives_way: false,
+            }),
             waker,
             sleeps: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
@@ -250,9 +260,14 @@ impl<C: Core> Driver<C> {
 
     /// Looks for events, and sleeps until one comes where that is better.
     fn rest(&self, turned: &mut Turned<C>, now: Instant, until: Option<Instant>) {
-        let Turned { core, spin } = turned;
+        let Turned { core, spin, gives_way } = turned;
         if !core.is_eager() && core.expects() && spin.goes_on(now) {
-            std::thread::yield_now();
+            if spin.is_first_look() {
+                *gives_way = core.shares_core();
+            }
+            if *gives_way {
+                std::thread::yield_now();
+            }
             return core.wait(Some(Duration::ZERO));
         }
         self.sleeps.store(true, Ordering::SeqCst);

@@ -29,6 +29,8 @@ pub(crate) struct Spin {
     looked: Instant,
     state: State,
     in_vain: u32,
+    /// Looks in the present row.
+    looks: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,7 @@ enum State {
 
 impl Spin {
     pub(crate) fn new(window: Duration, now: Instant) -> Self {
-        Self { window, moved: now, looked: now, state: State::Active, in_vain: 0 }
+        Self { window, moved: now, looked: now, state: State::Active, in_vain: 0, looks: 0 }
     }
 
     /// A step was made; whether anything moved in it.
@@ -56,6 +58,11 @@ impl Spin {
         }
         self.state = State::Active;
         self.moved = now;
+    }
+
+    /// Whether the look that comes is the first one since something moved.
+    pub(crate) fn is_first_look(&self) -> bool {
+        self.looks == 1
     }
 
     /// Whether to look again; else sleep.
@@ -72,6 +79,7 @@ impl Spin {
             self.state = State::Sleeps;
             return false;
         }
+        self.looks = if self.state == State::Spins { self.looks.saturating_add(1) } else { 1 };
         self.state = State::Spins;
         true
     }

@@ -63,7 +63,7 @@ pub(crate) fn allocated<T>(work: impl FnOnce() -> T) -> (Stats, T) {
     (region.change(), result)
 }
 
-/// Bytes that are taken and were not given back.
+/// Bytes that are taken and were not given back; what a block grew by is among them.
 pub(crate) fn kept(stats: &Stats) -> f64 {
-    stats.bytes_allocated as f64 - stats.bytes_deallocated as f64 + stats.bytes_reallocated as f64
+    stats.bytes_allocated as f64 - stats.bytes_deallocated as f64
 }

@@ -16,7 +16,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::{Acked, Waiting};
-use crate::keep::{ask, keep_alive, shut_down};
+use crate::keep::{ask, keep_alive, shut_down, suit};
 use crate::pump::{Ready, Stopped, pump};
 use crate::stats::RailCounters;
 use crate::v3::Session;
@@ -82,7 +82,8 @@ impl Link {
     }
 
     /// The connection stands.
-    pub(super) fn on_connected(&mut self) {
+    pub(super) fn on_connected(&mut self, buffer: Option<usize>) {
+        suit(&self.stream, buffer);
         self.connecting = false;
         // What the peer said at once may have been reported together with the connection.
         self.ready.writable = true;
@@ -263,17 +264,18 @@ pub(super) fn connect_fault(address: SocketAddr, error: &io::Error) -> SliceFaul
     SliceFault::new(class, Phase::Connect, cause).at(address).with_os_error(error)
 }
 
-/// Whether an attempt or a connection failed by the way to the peer, so that another way may do.
+/// Whether a connection was lost by the way to the peer, and not by the peer.
 pub(super) fn is_of_the_path(errno: Option<i32>) -> bool {
-    const OF_THE_PATH: [i32; 6] = [
-        libc::ECONNREFUSED,
-        libc::ETIMEDOUT,
-        libc::EHOSTUNREACH,
-        libc::ENETUNREACH,
-        libc::ENETDOWN,
-        libc::EADDRNOTAVAIL,
-    ];
+    const OF_THE_PATH: [i32; 4] =
+        [libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ENETDOWN];
     errno.is_some_and(|number| OF_THE_PATH.contains(&number))
+}
+
+/// Whether an attempt to connect failed by something that another way may not have; a shortage on
+/// this host every way has.
+pub(super) fn is_of_the_attempt(errno: Option<i32>) -> bool {
+    const SHORTAGES: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    errno.is_some_and(|number| !SHORTAGES.contains(&number))
 }
 
 #[cfg(test)]
@@ -320,7 +322,7 @@ mod tests {
     fn readiness_that_came_with_the_connection_is_kept() {
         let (mut link, _theirs) = pair();
         link.ready.readable = true;
-        link.on_connected();
+        link.on_connected(None);
         assert!(link.ready.readable && link.ready.writable && !link.connecting);
     }
 

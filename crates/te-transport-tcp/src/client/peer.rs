@@ -11,7 +11,7 @@ use te_segment::Opcode;
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::client::doubt::Doubt;
-use crate::client::link::{Link, begin_connect, connect_fault, is_of_the_path};
+use crate::client::link::{Link, begin_connect, connect_fault, is_of_the_attempt};
 use crate::client::sessions::Sessions;
 use crate::client::speak::Numbers;
 use crate::client::{Client, Due};
@@ -311,7 +311,7 @@ impl Client {
         if !peer.is_literal() {
             peer.found.clear();
         }
-        if is_of_the_path(fault.errno) {
+        if is_of_the_attempt(fault.errno) {
             self.pause_rail(now, index, attempt.lane);
         }
         let peer = &mut self.peers[index];
@@ -391,7 +391,7 @@ impl Client {
         match link.connect_outcome() {
             None => {}
             Some(Ok(())) => {
-                link.on_connected();
+                link.on_connected(self.parts.config.socket_buffer);
                 if self.peers[peer].to.v3.is_some() {
                     return self.greet(now, index);
                 }

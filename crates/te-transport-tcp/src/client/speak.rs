@@ -13,7 +13,7 @@ use crate::client::link::is_of_the_path;
 use crate::exchange::Fate;
 use crate::inbox::Load;
 use crate::pool::Job;
-use crate::v3::{FEATURE_CHECKSUM, Finished, Hello, Limits, News, Session, VERSION};
+use crate::v3::{FEATURES, Finished, Hello, Limits, News, Session, VERSION};
 
 /// So often a request goes from one rail to another. What it meets then is no rail's fault.
 const MOST_MOVES: u8 = 8;
@@ -68,7 +68,7 @@ impl Client {
         link.number = numbers.next();
         let hello = Hello {
             version: VERSION,
-            offered: FEATURE_CHECKSUM,
+            offered: FEATURES,
             required: 0,
             wanted: self.parts.config.max_in_flight,
             from: self.parts.incarnation,
@@ -191,6 +191,8 @@ impl Client {
                 }
                 News::Refused(fault) => {
                     self.close_link(index, Fate::Close);
+                    // Somebody else may be there, at an address that is of another network too.
+                    self.pause_rail(now, peer, lane);
                     return self.fail_attempt(now, peer, fault);
                 }
             }

@@ -192,7 +192,8 @@ impl Pool {
 
     /// Whether a lane's rail could be used and has no connection.
     fn is_missed(&self, now: Instant, lane: &Lane) -> bool {
-        let served = |other: &Lane| other.is_open() && other.rail == lane.home;
+        let served =
+            |other: &Lane| other.is_open() && other.is_at_home() && other.home == lane.home;
         let spare = lane.state == State::Empty || (lane.is_idle() && !lane.is_at_home());
         spare && self.rails.may_go_home(now, lane) && !self.lanes.iter().any(served)
     }

@@ -12,7 +12,7 @@ pub(crate) fn feed(machine: &mut impl Machine, now: Instant, bytes: &[u8]) -> us
         let (n, frame) = match machine.incoming() {
             None => break,
             Some(Incoming::Frame(n)) => (n.min(rest.len()), true),
-            Some(Incoming::Payload(part)) => (part.store(rest), false),
+            Some(Incoming::Payload { part, .. }) => (part.store(rest), false),
             Some(Incoming::Discard(n)) => (n.min(rest.len()), false),
         };
         if frame {
@@ -28,9 +28,7 @@ pub(crate) fn feed(machine: &mut impl Machine, now: Instant, bytes: &[u8]) -> us
 /// Takes at most `limit` bytes that a machine sends in one call.
 pub(crate) fn take_once(machine: &mut impl Machine, now: Instant, limit: usize) -> Vec<u8> {
     let Some(out) = machine.outgoing() else { return Vec::new() };
-    let mut bytes = out.head.to_vec();
-    bytes.extend(out.payload.map(|part| part.load()).unwrap_or_default());
-    bytes.extend(out.tail);
+    let mut bytes = out.load();
     bytes.truncate(limit);
     if !bytes.is_empty() {
         machine.on_sent(now, bytes.len());

@@ -7,7 +7,7 @@ use std::time::Instant;
 use te_metadata::sabotage;
 
 use super::Server;
-use crate::v3::{Answer, AnswerCode, FEATURE_CHECKSUM, Hello, VERSION};
+use crate::v3::{Answer, AnswerCode, FEATURES, Hello, VERSION};
 
 impl Server {
     /// Answers the hello of a connection, where it has said one.
@@ -16,7 +16,7 @@ impl Server {
         let code = self.judge(&hello);
         let fenced = if code == AnswerCode::Ok { self.fence(index, &hello) } else { 0 };
         let answer = Answer {
-            features: hello.offered & FEATURE_CHECKSUM,
+            features: hello.offered & FEATURES,
             credit: hello.wanted.clamp(1, self.service.credit.max(1)),
             fenced,
             ..self.answer(code)
@@ -36,7 +36,7 @@ impl Server {
             AnswerCode::OtherIncarnation
         } else if hello.version != VERSION {
             AnswerCode::Version
-        } else if hello.required & !FEATURE_CHECKSUM != 0 {
+        } else if hello.required & !FEATURES != 0 {
             AnswerCode::RequiredFeature
         } else {
             AnswerCode::Ok

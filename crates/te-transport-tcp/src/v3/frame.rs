@@ -19,6 +19,9 @@ pub(crate) const MAX_BODY: usize = REQUEST_BYTES;
 /// Most payload bytes of one data frame.
 pub(crate) const MAX_DATA: u32 = 1 << 20;
 
+/// Bytes of a whole frame [`Frame::Done`].
+pub(crate) const DONE_BYTES: usize = HEAD_BYTES + PAIR_BYTES;
+
 const REQUEST_BYTES: usize = 40;
 const STATUS_BYTES: usize = 24;
 const PAIR_BYTES: usize = 8;
@@ -29,6 +32,7 @@ const SUM: u8 = 3;
 const CANCEL: u8 = 4;
 const GOODBYE: u8 = 5;
 const STATUS: u8 = 16;
+const DONE: u8 = 17;
 const CREDIT: u8 = 18;
 
 const LAST: u8 = 1;
@@ -78,11 +82,23 @@ pub(crate) enum Code {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
     Request(u64, Request),
-    Data { id: u64, len: u32, last: bool },
-    Sum { id: u64, crc: u32 },
+    Data {
+        id: u64,
+        len: u32,
+        last: bool,
+    },
+    Sum {
+        id: u64,
+        crc: u32,
+    },
     Cancel(u64),
     Goodbye,
     Status(u64, Status),
+    /// So many requests, up to this one, ended well.
+    Done {
+        last: u64,
+        count: u32,
+    },
     Credit(u32),
 }
 
@@ -141,7 +157,7 @@ impl Head {
         let fits = match head.kind {
             REQUEST => head.len as usize == REQUEST_BYTES,
             DATA => (1..=MAX_DATA).contains(&head.len),
-            SUM | GOODBYE | CREDIT => head.len as usize == PAIR_BYTES,
+            SUM | GOODBYE | DONE | CREDIT => head.len as usize == PAIR_BYTES,
             CANCEL => head.len == 0,
             STATUS => head.len as usize == STATUS_BYTES,
             _ => return Err(Violation("a frame of an unknown type")),
@@ -169,6 +185,7 @@ impl Head {
                 bytes.copy_from_slice(&body[..STATUS_BYTES]);
                 Frame::Status(id, Status::decode(bytes)?)
             }
+            DONE => Frame::Done { last: id, count: pair },
             _ => Frame::Credit(pair),
         })
     }
@@ -245,6 +262,7 @@ pub(crate) fn encode(frame: &Frame, out: &mut Vec<u8>) {
             put_head(out, STATUS, 0, (STATUS_BYTES, *id));
             out.extend_from_slice(&status_bytes(status));
         }
+        Frame::Done { last, count } => put_pair(out, DONE, *last, *count),
         Frame::Credit(requests) => put_pair(out, CREDIT, 0, *requests),
     }
 }

@@ -24,6 +24,10 @@ pub(crate) const ANSWER_BYTES: usize = 64;
 pub(crate) const VERSION: u8 = 3;
 /// Feature bit: requests may be checked.
 pub(crate) const FEATURE_CHECKSUM: u32 = 1;
+/// Feature bit: the end of several requests may be told in one frame.
+pub(crate) const FEATURE_DONE: u32 = 2;
+/// All feature bits that are known here.
+pub(crate) const FEATURES: u32 = FEATURE_CHECKSUM | FEATURE_DONE;
 
 const HELLO_MAGIC: [u8; 4] = *b"TE3\xfe";
 const ANSWER_MAGIC: [u8; 4] = *b"TE3A";

@@ -30,10 +30,13 @@ use crate::frame::HEADER_BYTES;
 use crate::io::{Outgoing, Part};
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::{Code, Frame, Status, Violation};
-use crate::v3::hello::{Answer, AnswerCode, HELLO_BYTES, Hello};
-use crate::v3::intake::Intake;
-use crate::v3::outbox::{Outbox, Piece, SMALL};
+use crate::v3::hello::{Answer, AnswerCode, FEATURE_DONE, HELLO_BYTES, Hello};
+use crate::v3::intake::{HEADS, Intake};
+use crate::v3::outbox::{HELD_FOR, Outbox, Piece, SMALL};
 use crate::v3::sum::Sum;
+
+/// Payload of a read up to this many bytes is copied: its status goes out in the same call then.
+const COPIED: u64 = SMALL;
 
 #[derive(Debug)]
 enum Stage {
@@ -105,6 +108,10 @@ pub(crate) struct Inbound {
     landing: Option<Landing>,
     last_id: u64,
     credit: usize,
+    /// Whether the end of several requests is told in one frame.
+    groups: bool,
+    /// Whether the last payload was large, so that more such is likely.
+    large: bool,
     /// Whether a request was served whole.
     proven: bool,
     /// When something last moved. Bytes that nobody wants do not count.
@@ -122,7 +129,7 @@ impl Inbound {
             hello: None,
             unanswered: false,
             intake: Intake::new(),
-            out: Outbox::default(),
+            out: Outbox::new(COPIED),
             works: VecDeque::new(),
             cancelled: VecDeque::new(),
             body: None,
@@ -130,6 +137,8 @@ impl Inbound {
             landing: None,
             last_id: 0,
             credit: 0,
+            groups: false,
+            large: false,
             proven: false,
             since: now,
         }
@@ -144,6 +153,7 @@ impl Inbound {
     pub(crate) fn answer(&mut self, now: Instant, answer: &Answer) {
         self.since = now;
         self.credit = usize::try_from(answer.credit).unwrap_or(usize::MAX);
+        self.groups = answer.features & FEATURE_DONE != 0;
         self.out.put_bytes(&answer.encode());
         self.stage = match answer.code {
             AnswerCode::Ok => Stage::Open,
@@ -190,6 +200,9 @@ impl Inbound {
         let patience = match self.stage {
             Stage::Hello { .. } => self.service.header_timeout,
             Stage::Over => return None,
+            Stage::Open if !self.is_busy() => {
+                return self.out.is_roomy().then(|| self.since + HELD_FOR);
+            }
             _ if !self.is_busy() || sabotage::is_off("progress-deadline") => return None,
             _ => self.service.progress_timeout,
         };
@@ -200,6 +213,9 @@ impl Inbound {
     /// Ends what has taken too long.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.expire(now);
+        if !self.is_busy() && now >= self.since + HELD_FOR {
+            self.out.release();
+        }
         let patience = match self.stage {
             Stage::Hello { .. } => self.service.header_timeout,
             _ => self.service.progress_timeout,
@@ -262,7 +278,7 @@ impl Inbound {
     }
 
     fn drop_work(&mut self) {
-        self.out.let_go();
+        self.out.let_go_of_all();
         self.works.clear();
         self.cancelled.clear();
         self.body = None;
@@ -299,43 +315,71 @@ impl Inbound {
 
     /// Puts out what is ready.
     fn fill(&mut self) {
-        while self.out.has_room() {
-            if let Some((id, status)) = self.cancelled.pop_front() {
-                self.out.put(&Frame::Status(id, status));
-                continue;
-            }
-            let Some(work) = self.works.front_mut() else { return };
-            match &mut work.what {
-                What::Write => return,
-                What::Ended(status) => {
-                    self.out.put(&Frame::Status(work.id, *status));
-                    self.works.pop_front();
-                }
-                What::Read { guard, .. } if guard.is_revoked() => {
-                    let id = work.id;
-                    self.take_back(id);
-                }
-                What::Read { .. } => self.fill_from_memory(),
-            }
+        while self.out.has_room()
+            && let Some((id, status)) = self.cancelled.pop_front()
+        {
+            self.out.put(&Frame::Status(id, status));
         }
+        // Data first, so that the ends of several reads go out in one frame.
+        while self.out.has_room() && self.put_front() {}
+        while self.out.has_room() && self.put_next_data() {}
+        while self.out.has_room() && self.put_front() {}
     }
 
-    /// Puts out the next data of the read in front, or its end.
-    fn fill_from_memory(&mut self) {
-        let Some(Work { id, what: What::Read { guard, done, sum }, .. }) = self.works.front_mut()
-        else {
+    /// Puts out the status of the request in front, where it has one; whether it did anything.
+    fn put_front(&mut self) -> bool {
+        let Some(Work { id, what, .. }) = self.works.front() else { return false };
+        let id = *id;
+        match what {
+            What::Write => return false,
+            What::Ended(status) => {
+                match status {
+                    Status { code: Code::Done, sum: None, .. } if self.groups => {
+                        self.out.put_done(id);
+                    }
+                    status => self.out.put(&Frame::Status(id, *status)),
+                }
+                self.works.pop_front();
+            }
+            What::Read { guard, done, sum } => {
+                // Memory may still turn out to be gone while its bytes go out.
+                if *done < guard.range().len() || self.out.is_direct(id) {
+                    return false;
+                }
+                let sum = sum.as_ref().map(|sum| sum.value());
+                let status = Status { sum, ..Status::plain(Code::Done, *done) };
+                self.served();
+                self.end_work(id, status);
+            }
+        }
+        true
+    }
+
+    /// Puts out the next data of the first read that has some; whether it did anything.
+    fn put_next_data(&mut self) -> bool {
+        let reads = self.works.iter().take_while(|work| !matches!(work.what, What::Write));
+        let mut open = reads.enumerate().filter_map(|(at, work)| match &work.what {
+            What::Read { guard, done, .. } => {
+                (*done < guard.range().len()).then(|| (at, work.id, guard.is_revoked()))
+            }
+            _ => None,
+        });
+        let Some((at, id, revoked)) = open.next() else { return false };
+        drop(open);
+        if revoked {
+            self.take_back(id);
+        } else {
+            self.fill_from_memory(at);
+        }
+        true
+    }
+
+    fn fill_from_memory(&mut self, at: usize) {
+        let Work { id, what: What::Read { guard, done, sum }, .. } = &mut self.works[at] else {
             return;
         };
         let id = *id;
         let piece = Piece { id, range: guard.range(), offset: *done };
-        if *done == piece.range.len() {
-            let status = Status {
-                sum: sum.as_ref().map(|sum| sum.value()),
-                ..Status::plain(Code::Done, *done)
-            };
-            self.served();
-            return self.end_work(id, status);
-        }
         match self.out.put_data(&piece, sum.as_deref_mut()) {
             Ok(n) => {
                 *done += n;
@@ -380,20 +424,24 @@ impl Machine for Inbound {
             _ => return None,
         }
         self.end_revoked_body();
+        let left = self.landing.as_ref().map_or(0, |landing| landing.left);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         Some(match (&self.landing, &self.body) {
+            (Some(landing), _) if landing.left <= SMALL && self.large => {
+                Incoming::Frame(left + HEADS)
+            }
             (Some(landing), _) if landing.left <= SMALL => Incoming::Frame(MAX_FRAME),
             (Some(landing), Some(body)) if body.id == landing.id => {
-                let most = usize::try_from(landing.left).unwrap_or(usize::MAX);
-                let most = most.min(self.service.chunk);
-                Incoming::Payload(Part::new(body.guard.range(), body.done, most))
+                let part = Part::new(body.guard.range(), body.done, left.min(self.service.chunk));
+                let more = if part.len() == left { HEADS } else { 0 };
+                Incoming::Payload { part, more }
             }
-            (Some(landing), _) => {
-                Incoming::Discard(usize::try_from(landing.left).unwrap_or(MAX_FRAME))
-            }
+            (Some(_), _) => Incoming::Discard(left),
             // What follows is a head and then payload that belongs straight into memory.
             (None, Some(body)) if body.guard.range().len() - body.done > SMALL => {
                 Incoming::Frame(self.intake.missing())
             }
+            (None, _) if self.large => Incoming::Frame(HEADS),
             (None, _) => Incoming::Frame(MAX_FRAME),
         })
     }
@@ -434,13 +482,16 @@ impl Machine for Inbound {
     }
 
     fn on_error(&mut self, _now: Instant, side: Side, error: io::Error) {
-        let here = match side {
-            Side::Receive => self.landing.as_ref().map(|landing| landing.id),
-            Side::Send => self.out.direct_id(),
-        };
-        match here {
-            Some(id) if error.raw_os_error() == Some(libc::EFAULT) => {
+        let is_fault = error.raw_os_error() == Some(libc::EFAULT);
+        match (side, &self.landing) {
+            (Side::Receive, Some(landing)) if is_fault => {
+                let id = landing.id;
                 self.on_memory_fault(id, libc::EFAULT);
+            }
+            (Side::Send, _) if is_fault && !self.out.is_empty() => {
+                if let Some(id) = self.out.find_fault() {
+                    self.on_memory_fault(id, libc::EFAULT);
+                }
             }
             _ => self.end(),
         }

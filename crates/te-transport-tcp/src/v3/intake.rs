@@ -2,6 +2,11 @@
 
 use crate::v3::frame::{Frame, HEAD_BYTES, Head, MAX_BODY, Violation};
 
+/// Bytes of the frames between the payload of two writes: a request, and the head of its data. As
+/// much is received together with the end of large payload, so that the next goes straight into
+/// memory.
+pub(crate) const HEADS: usize = 2 * HEAD_BYTES + MAX_BODY;
+
 /// The frame that is coming in.
 #[derive(Debug)]
 pub(crate) struct Intake {

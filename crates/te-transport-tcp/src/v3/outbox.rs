@@ -1,42 +1,74 @@
-//! What goes out next: frames that are written out, and behind them payload that goes straight
-//! from registered memory.
+//! What goes out next: frames that are written out, and between them payload that goes straight from
+//! registered memory.
 //!
-//! Small payload and payload that is summed are copied in between the frames, so that one call
-//! sends many requests, and so that the bytes that were summed are the bytes that go out.
+//! ```text
+//!   bytes   [frames .............][frames and small payload ......][frames]
+//!   runs    Bytes(n)  Memory(id)   Bytes(n)          Memory(id)     Bytes(n)
+//! ```
+//!
+//! Small payload and payload that is summed are copied in between the frames: a call of its own for
+//! each costs more, and the bytes that were summed are the bytes that go out. One call sends many
+//! requests.
 //!
 //! I1  A frame that was announced goes out whole: where its bytes must not be touched any more,
 //!     zeros take their place.
 //! I2  It holds at most 64 KiB of frames and one block of payload, and of what is out at most
-//!     64 KiB more, also where the other end takes little at a time and it never runs empty.
+//!     64 KiB more, also where the other end takes little at a time and it never runs empty; and names
+//!     at most 1 MiB of memory and one frame's.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use te_segment::{CopyError, LocalRange};
 
 use crate::io::{Outgoing, Part};
 use crate::v3::frame::{self, Frame, MAX_DATA};
+use crate::v3::staging::Staging;
 use crate::v3::sum::Sum;
 
 /// As much is written out before it is sent.
 const ENOUGH: usize = 64 << 10;
-/// Payload up to this many bytes is copied: cheaper than a call of its own.
+/// As many bytes of memory are named before they are sent.
+const MUCH: u64 = 1 << 20;
+/// Payload up to this many bytes is received together with frames.
 pub(crate) const SMALL: u64 = 16 << 10;
 /// The most that is copied and summed at a time.
 const BLOCK: u64 = 128 << 10;
 /// Room that is kept while nothing waits: [`ENOUGH`], a [`BLOCK`] and the frames around it.
 const KEPT: usize = 200 << 10;
+/// Room that a connection without work may hold.
+const FEW: usize = 4 << 10;
+/// How long a connection without work holds more.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(1);
 /// What goes out in place of bytes that must not be touched any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    /// Bytes of `bytes` that are out.
-    gone: usize,
-    direct: Option<Direct>,
-    /// Zeros that follow `bytes`.
-    zeros: usize,
+    bytes: Staging,
+    /// Where a frame is written out before it joins the others.
+    frame: Vec<u8>,
+    runs: VecDeque<Run>,
+    /// Bytes of memory that the runs name.
+    named: u64,
+    /// Payload up to this many bytes is copied.
+    copied: u64,
+    /// Some memory is gone: one run goes out at a time, so that it is known whose.
+    careful: bool,
     staged: u64,
     sent: u64,
+    /// Where the last frame of [`Outbox::put_done`] ends, and what it says.
+    done: Option<(u64, u64, u32)>,
+}
+
+#[derive(Debug)]
+enum Run {
+    /// So many of `bytes`.
+    Bytes(usize),
+    Memory(Direct),
+    /// So many, in place of memory.
+    Zeros(usize),
 }
 
 #[derive(Debug)]
@@ -56,13 +88,28 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Outbox {
+    /// An empty one. Payload up to `copied` bytes is copied.
+    pub(crate) fn new(copied: u64) -> Self {
+        Self { copied, ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.direct.is_none() && self.zeros == 0
+        self.runs.is_empty()
     }
 
     /// Whether more may be put in.
     pub(crate) fn has_room(&self) -> bool {
-        self.direct.is_none() && self.zeros == 0 && self.bytes.len() - self.gone < ENOUGH
+        self.bytes.len() < ENOUGH && self.named < MUCH
+    }
+
+    /// Whether it holds room for more than a few frames.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.bytes.held() > FEW
+    }
+
+    /// Gives room back that was of use before.
+    pub(crate) fn release(&mut self) {
+        self.bytes.release();
     }
 
     /// Bytes put in since the connection began.
@@ -77,30 +124,79 @@ impl Outbox {
 
     /// Whether payload of this request is on its way straight from memory.
     pub(crate) fn is_direct(&self, id: u64) -> bool {
-        self.direct.as_ref().is_some_and(|direct| direct.id == id)
+        self.direct_ids().any(|direct| direct == id)
     }
 
-    /// The request whose payload goes straight from memory.
-    pub(crate) fn direct_id(&self) -> Option<u64> {
-        self.direct.as_ref().map(|direct| direct.id)
+    /// The requests whose payload is on its way straight from memory.
+    pub(crate) fn direct_ids(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().filter_map(|run| match run {
+            Run::Memory(direct) => Some(direct.id),
+            _ => None,
+        })
+    }
+
+    /// A call found memory gone: gives the request whose it is. `None` where the call named more
+    /// than that; the next ones name one thing at a time.
+    pub(crate) fn find_fault(&mut self) -> Option<u64> {
+        match self.runs.front() {
+            Some(Run::Memory(direct)) if std::mem::replace(&mut self.careful, true) => {
+                Some(direct.id)
+            }
+            _ => {
+                self.careful = true;
+                None
+            }
+        }
     }
 
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.staged += bytes.len() as u64;
+        self.bytes.append(bytes);
+        self.count(bytes.len());
     }
 
     pub(crate) fn put(&mut self, frame: &Frame) {
-        let before = self.bytes.len();
-        frame::encode(frame, &mut self.bytes);
-        self.staged += (self.bytes.len() - before) as u64;
+        self.frame.clear();
+        frame::encode(frame, &mut self.frame);
+        self.bytes.append(&self.frame);
+        self.count(self.frame.len());
     }
 
-    /// Takes back what was put in behind `staged`, all of it in the present turn.
+    /// So many bytes were appended.
+    fn count(&mut self, n: usize) {
+        self.staged += n as u64;
+        match self.runs.back_mut() {
+            Some(Run::Bytes(run)) => *run += n,
+            _ if n > 0 => self.runs.push_back(Run::Bytes(n)),
+            _ => {}
+        }
+    }
+
+    /// Says that a request ended well: in the frame that says so of the one before, where that is
+    /// the last one and none of it is out.
+    pub(crate) fn put_done(&mut self, id: u64) {
+        let mut count = 1;
+        if let Some((end, last, before)) = self.done
+            && (end, last + 1) == (self.staged, id)
+            && self.bytes.len() >= frame::DONE_BYTES
+        {
+            self.rewind(end - frame::DONE_BYTES as u64);
+            count += before;
+        }
+        self.put(&Frame::Done { last: id, count });
+        self.done = Some((self.staged, id, count));
+    }
+
+    /// Takes back the bytes that were put in behind `staged`, all of them since the last memory.
     pub(crate) fn rewind(&mut self, staged: u64) {
         let back = usize::try_from(self.staged - staged).unwrap_or(0);
-        self.bytes.truncate(self.bytes.len() - back);
+        self.bytes.take_back(back);
         self.staged = staged;
+        if let Some(Run::Bytes(run)) = self.runs.back_mut() {
+            *run -= back;
+            if *run == 0 {
+                self.runs.pop_back();
+            }
+        }
     }
 
     /// Puts in the next data frame of a request, and gives how many payload bytes it has. On an
@@ -111,23 +207,22 @@ impl Outbox {
         sum: Option<&mut Sum>,
     ) -> Result<u64, CopyError> {
         let left = piece.range.len() - piece.offset;
-        if sum.is_none() && left > SMALL {
+        if sum.is_none() && left > self.copied {
             return Ok(self.put_direct(piece, left.min(u64::from(MAX_DATA))));
         }
         let n = left.min(BLOCK);
         let len = usize::try_from(n).unwrap_or(0);
         let before = self.staged;
         self.put(&data(piece, n, left));
-        let from = self.bytes.len();
-        self.bytes.resize(from + len, 0);
-        self.staged += n;
         let at = piece.range.offset() + piece.offset;
-        if let Err(error) = piece.range.region().read_into(at, &mut self.bytes[from..]) {
+        let copied = piece.range.region().read_into(at, self.bytes.extend(len));
+        self.count(len);
+        if let Err(error) = copied {
             self.rewind(before);
             return Err(error);
         }
         if let Some(sum) = sum {
-            sum.add(&self.bytes[from..]);
+            sum.add(self.bytes.last(len));
         }
         Ok(n)
     }
@@ -135,55 +230,102 @@ impl Outbox {
     fn put_direct(&mut self, piece: &Piece<'_>, n: u64) -> u64 {
         self.put(&data(piece, n, piece.range.len() - piece.offset));
         self.staged += n;
-        self.direct = Some(Direct {
+        self.named += n;
+        self.runs.push_back(Run::Memory(Direct {
             id: piece.id,
             range: piece.range.clone(),
             offset: piece.offset,
             left: usize::try_from(n).unwrap_or(0),
-        });
+        }));
         n
     }
 
-    /// Lets go of memory: zeros go out for the rest of the data frame that is on its way.
-    pub(crate) fn let_go(&mut self) {
-        if let Some(direct) = self.direct.take() {
-            self.zeros = direct.left;
+    /// Lets go of a request's memory: zeros go out for the rest of what was announced of it.
+    pub(crate) fn let_go(&mut self, id: u64) {
+        self.let_go_where(|direct| direct == id);
+    }
+
+    /// Lets go of all memory.
+    pub(crate) fn let_go_of_all(&mut self) {
+        self.let_go_where(|_| true);
+    }
+
+    fn let_go_where(&mut self, wanted: impl Fn(u64) -> bool) {
+        for run in &mut self.runs {
+            if let Run::Memory(direct) = run
+                && wanted(direct.id)
+            {
+                self.named -= direct.left as u64;
+                *run = Run::Zeros(direct.left);
+            }
         }
     }
 
-    /// What to send, of memory at most `chunk` bytes.
+    /// What to send, of one run of memory at most `chunk` bytes.
     pub(crate) fn outgoing(&self, chunk: usize) -> Option<Outgoing<'_>> {
         if self.is_empty() {
             return None;
         }
-        let direct = self.direct.as_ref();
-        let payload = direct.map(|d| Part::new(&d.range, d.offset, d.left.min(chunk)));
-        let tail = &ZEROS[..self.zeros.min(ZEROS.len())];
-        Some(Outgoing { head: &self.bytes[self.gone..], payload, tail })
+        let (mut out, mut at) = (Outgoing::new(), 0);
+        for run in &self.runs {
+            match run {
+                Run::Bytes(n) => {
+                    out.bytes(self.bytes.part(at, *n));
+                    at += n;
+                }
+                Run::Memory(direct) => {
+                    let Direct { range, offset, left, .. } = direct;
+                    out.memory(Part::new(range, *offset, (*left).min(chunk)));
+                    if *left > chunk {
+                        break;
+                    }
+                }
+                Run::Zeros(n) => {
+                    out.bytes(&ZEROS[..(*n).min(ZEROS.len())]);
+                    if *n > ZEROS.len() {
+                        break;
+                    }
+                }
+            }
+            if out.is_full() || self.careful {
+                break;
+            }
+        }
+        Some(out)
     }
 
     /// `n` bytes of the last [`Outbox::outgoing`] are out.
     pub(crate) fn on_sent(&mut self, n: usize) {
         self.sent += n as u64;
-        let written = n.min(self.bytes.len() - self.gone);
-        self.gone += written;
-        if self.gone == self.bytes.len() {
-            self.bytes.clear();
-            self.gone = 0;
-            self.bytes.shrink_to(KEPT);
-        } else if self.gone >= ENOUGH {
-            self.bytes.drain(..self.gone);
-            self.gone = 0;
-        }
-        self.zeros -= self.zeros.min(n - written);
-        if let Some(direct) = &mut self.direct {
-            let moved = (n - written).min(direct.left);
-            direct.left -= moved;
-            direct.offset += moved as u64;
-            if direct.left == 0 {
-                self.direct = None;
+        let mut left = n;
+        while left > 0
+            && let Some(run) = self.runs.front_mut()
+        {
+            let rest = match run {
+                Run::Bytes(run) => {
+                    let moved = left.min(*run);
+                    self.bytes.on_gone(moved, KEPT);
+                    (left, *run) = (left - moved, *run - moved);
+                    *run
+                }
+                Run::Memory(direct) => {
+                    let moved = left.min(direct.left);
+                    direct.offset += moved as u64;
+                    self.named -= moved as u64;
+                    (left, direct.left) = (left - moved, direct.left - moved);
+                    direct.left
+                }
+                Run::Zeros(run) => {
+                    let moved = left.min(*run);
+                    (left, *run) = (left - moved, *run - moved);
+                    *run
+                }
+            };
+            if rest == 0 {
+                self.runs.pop_front();
             }
         }
+        self.careful &= !self.runs.is_empty();
     }
 }
 

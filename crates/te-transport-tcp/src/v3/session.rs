@@ -37,9 +37,12 @@ use crate::progress::Progress;
 use crate::pump::{Incoming, MAX_FRAME, Machine, Side};
 use crate::v3::frame::Frame;
 use crate::v3::hello::{ANSWER_BYTES, Hello};
-use crate::v3::intake::Intake;
-use crate::v3::outbox::{Outbox, SMALL};
+use crate::v3::intake::{HEADS, Intake};
+use crate::v3::outbox::{HELD_FOR, Outbox, SMALL};
 use crate::v3::sum::Sum;
+
+/// Payload of a write up to this many bytes is copied: cheaper than a part of its own.
+const COPIED: u64 = 2 << 10;
 
 /// Bounds of a session.
 #[derive(Debug, Clone, Copy)]
@@ -141,6 +144,8 @@ pub(crate) struct Session {
     body: Option<Body>,
     cancels: VecDeque<u64>,
     landing: Option<Landing>,
+    /// Whether the last payload was large, so that more such is likely.
+    large: bool,
     last_id: u64,
     checks: bool,
     /// Nothing more goes out; the peer may still say why.
@@ -154,7 +159,7 @@ pub(crate) struct Session {
 impl Session {
     /// A session on a connection that stands. It says its hello first.
     pub(crate) fn new(now: Instant, address: SocketAddr, hello: &Hello, limits: Limits) -> Self {
-        let mut out = Outbox::default();
+        let mut out = Outbox::new(COPIED);
         out.put_bytes(&hello.encode());
         Self {
             address,
@@ -170,6 +175,7 @@ impl Session {
             body: None,
             cancels: VecDeque::new(),
             landing: None,
+            large: false,
             last_id: 0,
             checks: false,
             send_error: None,
@@ -269,6 +275,9 @@ impl Session {
         if !matches!(self.life, Life::Open) {
             return None;
         }
+        if self.is_idle() {
+            return self.out.is_roomy().then(|| self.progress.since() + HELD_FOR);
+        }
         let cancels = self.cancel_deadline().into_iter();
         let progress = self.is_hurried().then(|| self.progress.deadline(self.patience()));
         cancels.chain(progress).min()
@@ -282,8 +291,11 @@ impl Session {
     /// Gives the connection up where a deadline has passed and the peer's kernel took nothing more
     /// either; `acked` is how much of this connection's bytes it has, where that is known.
     pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
+        if self.is_idle() && now >= self.progress.since() + HELD_FOR {
+            self.out.release();
+        }
         self.progress.look(now, acked);
-        if self.deadline().is_none() {
+        if self.is_idle() || self.deadline().is_none() {
             return;
         }
         if self.cancel_deadline().is_some_and(|at| at <= now) {
@@ -364,16 +376,20 @@ impl Machine for Session {
             Life::Over(_) => return None,
             Life::Open => {}
         }
+        let left = self.landing.as_ref().map_or(0, |landing| landing.left);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         Some(match (&self.landing, self.landing_flight()) {
+            (Some(landing), _) if landing.left <= SMALL && self.large => {
+                Incoming::Frame(left + HEADS)
+            }
             (Some(landing), _) if landing.left <= SMALL => Incoming::Frame(MAX_FRAME),
-            (Some(landing), Some(flight)) => {
-                let most = usize::try_from(landing.left).unwrap_or(usize::MAX);
-                let most = most.min(self.limits.chunk);
-                Incoming::Payload(Part::new(&flight.job.slice.local, flight.received, most))
+            (Some(_), Some(flight)) => {
+                let (local, done) = (&flight.job.slice.local, flight.received);
+                let part = Part::new(local, done, left.min(self.limits.chunk));
+                let more = if part.len() == left { HEADS } else { 0 };
+                Incoming::Payload { part, more }
             }
-            (Some(landing), None) => {
-                Incoming::Discard(usize::try_from(landing.left).unwrap_or(MAX_FRAME))
-            }
+            (Some(_), None) => Incoming::Discard(left),
             // What follows is a head and then payload that belongs straight into memory.
             (None, _) if self.expects_data() => Incoming::Frame(self.intake.missing()),
             (None, _) => Incoming::Frame(MAX_FRAME),

@@ -28,6 +28,10 @@ impl Core for Bomb {
         true
     }
 
+    fn shares_core(&mut self) -> bool {
+        false
+    }
+
     fn deadline(&mut self) -> Option<Instant> {
         None
     }
@@ -72,6 +76,10 @@ impl Core for Looker {
     }
 
     fn expects(&self) -> bool {
+        false
+    }
+
+    fn shares_core(&mut self) -> bool {
         false
     }
 

@@ -63,6 +63,7 @@ fn frames_have_the_documented_bytes() {
         (Frame::Cancel(5), head(4, 0, 0, 5)),
         (Frame::Goodbye, pair(5, 0, 0)),
         (Frame::Status(5, status), ended),
+        (Frame::Done { last: 5, count: 3 }, pair(17, 5, 3)),
         (Frame::Credit(16), pair(18, 0, 16)),
     ];
     for (frame, bytes) in cases {
@@ -89,7 +90,7 @@ fn a_body_that_does_not_fit_its_type_is_a_violation() {
             assert_eq!(refused, Err(Violation("a frame of a wrong length")), "{kind}: {len}");
         }
     }
-    for kind in [0, 6, 15, 17, 19, 255] {
+    for kind in [0, 6, 15, 19, 255] {
         let raw = RawHead { kind, flags: 0, zero: U16::ZERO, len: 8.into(), id: U64::ZERO };
         let refused = Head::decode(zerocopy::transmute!(raw));
         assert_eq!(refused, Err(Violation("a frame of an unknown type")), "{kind}");

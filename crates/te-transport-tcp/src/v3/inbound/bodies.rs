@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Body, Inbound, errno_of};
+use super::{Body, Inbound, What, errno_of};
 use crate::v3::frame::{Code, Status};
 
 impl Inbound {
@@ -67,9 +67,12 @@ impl Inbound {
     }
 
     pub(super) fn end_revoked_direct(&mut self) {
-        let Some(id) = self.out.direct_id() else { return };
-        let revoked = |(at, guard): (u64, &te_segment::BufferGuard)| at == id && guard.is_revoked();
-        if self.guards().any(revoked) {
+        let revoked = |id: &u64| {
+            let what = self.position(*id).map(|at| &self.works[at].what);
+            matches!(what, Some(What::Read { guard, .. }) if guard.is_revoked())
+        };
+        let ids: Vec<u64> = self.out.direct_ids().filter(revoked).collect();
+        for id in ids {
             self.take_back(id);
         }
     }

@@ -7,6 +7,7 @@ use te_segment::{Access, AccessError, BufferGuard, Opcode};
 
 use super::{Body, Inbound, Landing, What, Work, until};
 use crate::v3::frame::{Code, Frame, Request, Status, Violation};
+use crate::v3::outbox::SMALL;
 use crate::v3::sum::Sum;
 
 impl Inbound {
@@ -20,7 +21,7 @@ impl Inbound {
                 self.end();
                 Ok(())
             }
-            Frame::Status(..) | Frame::Credit(_) => {
+            Frame::Status(..) | Frame::Done { .. } | Frame::Credit(_) => {
                 Err(Violation("a frame that only a target sends"))
             }
         };
@@ -94,6 +95,7 @@ impl Inbound {
             _ if self.dropping == Some(id) => {}
             _ => return Err(Violation("data for no request")),
         }
+        self.large = len > SMALL;
         self.landing = Some(Landing { id, left: len });
         Ok(())
     }
@@ -136,9 +138,7 @@ impl Inbound {
 
     /// Ends a request; its guard is gone when this returns.
     pub(super) fn end_work(&mut self, id: u64, status: Status) {
-        if self.out.is_direct(id) {
-            self.out.let_go();
-        }
+        self.out.let_go(id);
         if self.body.as_ref().is_some_and(|body| body.id == id) {
             self.body = None;
             self.dropping = Some(id);

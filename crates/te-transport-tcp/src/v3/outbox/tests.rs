@@ -8,7 +8,7 @@ use super::*;
 /// grow, and every byte goes out once and in order.
 #[test]
 fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
-    let mut out = Outbox::default();
+    let mut out = Outbox::new(SMALL);
     let mut expected = 0u64;
     let (mut next, mut most) = (0u64, 0);
     while out.sent() < 16 << 20 {
@@ -17,7 +17,7 @@ fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
             out.put_bytes(&some);
             next += 400;
         }
-        let head = out.outgoing(1).unwrap().head;
+        let head = out.outgoing(1).unwrap().load();
         let n = head.len().min(4096) / 8 * 8;
         assert!(n < head.len(), "it is never empty");
         for word in head[..n].chunks(8) {
@@ -25,16 +25,16 @@ fn what_is_out_is_let_go_of_also_where_it_never_runs_empty() {
             expected += 1;
         }
         out.on_sent(n);
-        most = most.max(out.bytes.capacity());
+        most = most.max(out.bytes.held());
     }
     assert!(most <= 2 * KEPT, "{most}");
-    out.on_sent(out.bytes.len() - out.gone);
-    assert!(out.is_empty() && out.bytes.capacity() <= KEPT);
+    out.on_sent(out.bytes.len());
+    assert!(out.is_empty() && out.bytes.held() <= KEPT);
 }
 
 /// What a socket takes of it in one call.
 fn send(out: &mut Outbox) {
-    let n = out.outgoing(1).unwrap().head.len().min(10_000);
+    let n = out.outgoing(1).unwrap().head_bytes().min(10_000);
     out.on_sent(n);
 }
 
@@ -43,7 +43,7 @@ fn send(out: &mut Outbox) {
 fn summed_payload_does_not_make_it_grow() {
     let region = Region::from(AlignedBuffer::zeroed(32 << 20).unwrap());
     let range = region.whole();
-    let (mut out, mut sum, mut done, mut most) = (Outbox::default(), Sum::new(), 0, 0);
+    let (mut out, mut sum, mut done, mut most) = (Outbox::new(SMALL), Sum::new(), 0, 0);
     while done < range.len() {
         while out.has_room() && done < range.len() {
             done += out
@@ -51,12 +51,12 @@ fn summed_payload_does_not_make_it_grow() {
                 .unwrap();
         }
         send(&mut out);
-        most = most.max(out.bytes.capacity());
+        most = most.max(out.bytes.held());
     }
     assert!(most <= 2 * KEPT, "{most}");
     while !out.is_empty() {
         send(&mut out);
     }
-    assert!(out.bytes.capacity() <= KEPT);
+    assert!(out.bytes.held() <= KEPT);
     assert_eq!(out.sent(), out.staged());
 }

@@ -10,6 +10,7 @@ use super::{Flight, Landing, Life, News, Session};
 use crate::frame::{STATUS_BYTES, Status as PlainStatus};
 use crate::v3::frame::{Code, Frame, Status, Violation};
 use crate::v3::hello::{ANSWER_BYTES, Answer, AnswerCode, FEATURE_CHECKSUM, VERSION};
+use crate::v3::outbox::SMALL;
 
 impl Session {
     pub(super) fn on_answer(&mut self, now: Instant, new: &[u8]) {
@@ -67,6 +68,7 @@ impl Session {
         let done = match frame {
             Frame::Data { id, len, last } => self.on_data(id, u64::from(len), last),
             Frame::Status(id, status) => self.on_status(now, id, &status),
+            Frame::Done { last, count } => self.on_done(now, last, count),
             Frame::Credit(0) => Err(Violation("a credit of nothing")),
             Frame::Credit(requests) => {
                 self.news.push_back(News::Credit(requests));
@@ -94,6 +96,7 @@ impl Session {
         if len > left || last != (len == left) {
             return Err(Violation("data that is not as long as its request"));
         }
+        self.large = len > SMALL;
         self.landing = Some(Landing { id, left: len });
         Ok(())
     }
@@ -133,11 +136,25 @@ impl Session {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         let from = flight.received;
         flight.received += n;
+        if flight.received == flight.job.slice.len() {
+            // The data of the next read may come before this one's status.
+            self.reads.pop_front();
+        }
         let local = &flight.job.slice.local;
         let sum = flight.sum.as_mut().filter(|_| wanted);
         if let Some(Err(error)) = sum.map(|sum| sum.add_range(local, from, n)) {
             self.fail_locally(now, id, &error);
         }
+    }
+
+    fn on_done(&mut self, now: Instant, last: u64, count: u32) -> Result<(), Violation> {
+        if count == 0 || u64::from(count) > last || self.flights.len() < count as usize {
+            return Err(Violation("more requests done than there are"));
+        }
+        for id in last - u64::from(count) + 1..=last {
+            self.on_status(now, id, &Status::plain(Code::Done, 0))?;
+        }
+        Ok(())
     }
 
     fn on_status(&mut self, now: Instant, id: u64, status: &Status) -> Result<(), Violation> {

@@ -45,9 +45,7 @@ impl Session {
 
     /// Takes a request out; nothing touches its local memory from now on.
     pub(super) fn remove(&mut self, id: u64) -> Option<Flight> {
-        if self.out.is_direct(id) {
-            self.out.let_go();
-        }
+        self.out.let_go(id);
         if self.body.as_ref().is_some_and(|body| body.id == id) {
             self.body = None;
         }
@@ -136,7 +134,7 @@ impl Session {
             let (result, lost) = (Err(fault), end.lost);
             self.finished.push(Finished { job, result, remote, lost, moved: 0 });
         }
-        self.out.let_go();
+        self.out.let_go_of_all();
         self.body = None;
         self.landing = None;
         self.reads.clear();
@@ -165,10 +163,9 @@ impl Session {
                 }
             }
             Side::Send => {
+                let Some(id) = self.out.find_fault() else { return };
+                self.fail_locally(now, id, &copy);
                 // The peer waits for bytes that were announced and will not come.
-                if let Some(id) = self.out.direct_id() {
-                    self.fail_locally(now, id, &copy);
-                }
                 let cause = "another request's memory went away in the middle of its data";
                 self.give_up(FaultClass::Rail, cause);
             }

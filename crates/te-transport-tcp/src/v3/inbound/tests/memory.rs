@@ -203,8 +203,10 @@ fn vanished_memory_ends_the_request_and_not_the_connection() {
         let request = Request { op: Opcode::Read, ..request };
         b.frame(&Frame::Request(2, request));
         if len > 1000 {
-            let head = b.machine.outgoing().unwrap().head.len();
+            let head = b.machine.outgoing().unwrap().head_bytes();
             b.machine.on_sent(b.now, head);
+            let fault = io::Error::from_raw_os_error(libc::EFAULT);
+            b.machine.on_error(b.now, Side::Send, fault);
             let fault = io::Error::from_raw_os_error(libc::EFAULT);
             b.machine.on_error(b.now, Side::Send, fault);
             let rest = take(&mut b.machine, b.now);

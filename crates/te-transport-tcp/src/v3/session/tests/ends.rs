@@ -226,13 +226,13 @@ fn vanished_local_memory_is_a_local_fault() {
         memory
     };
     let mut b = bench();
-    b.push(Opcode::Write, gone(4096).region());
+    b.push(Opcode::Write, gone(2000).region());
     assert!(b.sent().is_empty(), "nothing of it went out");
     assert_eq!(b.ended(), [(1, local, RemoteSide::Untouched)]);
-    let memory = gone(4096);
+    let memory = gone(2000);
     b.push(Opcode::Read, memory.region());
     b.sent();
-    b.data(1, &[1; 4096], true);
+    b.data(1, &[1; 2000], true);
     assert_eq!(b.sent(), [Sent::Cancel(1)]);
     b.status(1, Code::Done);
     assert_eq!(b.ended(), [(2, local, SETTLED)]);
@@ -252,6 +252,10 @@ fn vanished_local_memory_is_a_local_fault() {
     b.push(Opcode::Write, &large);
     b.push(Opcode::Write, &large);
     take_once(&mut b.machine, b.now, 72 + 16);
+    // A call that named the memory of both does not say whose is gone; one that names one does.
+    b.machine.on_error(b.now, Side::Send, fault());
+    assert_eq!(b.ended(), []);
+    assert_eq!(b.machine.outgoing().unwrap().load().len(), (1 << 20) - 16);
     b.machine.on_error(b.now, Side::Send, fault());
     let untouched = RemoteSide::Untouched;
     assert_eq!(b.ended(), [(4, local, RemoteSide::InDoubt), (5, RAIL, untouched)]);
