@@ -26,6 +26,8 @@ mod sample;
 mod tools;
 mod verdict;
 
+use std::collections::VecDeque;
+
 use anyhow::{Context as _, ensure};
 
 use crate::flags::BenchFlags;
@@ -64,7 +66,13 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
         samples
     };
     let micro = micro::figures(workspace, &mut journal, flags)?;
-    let conditions = machine::conditions(workspace, flags, &tools, &samples);
+    let conditions = if flags.again {
+        record::read_conditions(workspace)?
+    } else {
+        let conditions = machine::conditions(workspace, flags, &tools, &samples);
+        record::write_conditions(workspace, &conditions)?;
+        conditions
+    };
     let mut verdicts = verdict::all(&samples, &micro);
     if flags.only.is_some() {
         verdicts.retain(verdict::Verdict::is_run);
@@ -98,29 +106,39 @@ fn measure(
     let mut samples = Vec::new();
     let mut told = Vec::new();
     for round in 0..flags.rounds {
-        for group in groups {
+        // What is judged near goes to the end of the round once where the cores are far.
+        let mut waiting: VecDeque<(&Group, bool)> =
+            groups.iter().map(|group| (group, group.name.starts_with("tcp-"))).collect();
+        while let Some((group, can_wait)) = waiting.pop_front() {
+            if can_wait && !machine.is_near()? {
+                waiting.push_back((group, false));
+                continue;
+            }
             for contender in &group.contenders {
-                let label = format!("{} {}", group.name, contender.label);
                 let sample = machine.sample(round, group, contender);
-                match sample {
-                    Ok(sample) => {
-                        journal.line(&sample.json().to_string())?;
-                        ui::say(&format!("  {round}  {label:<42} {}", sample.line()));
-                        samples.push(sample);
-                    }
-                    Err(error) => {
-                        let error = format!("{error:#}");
-                        journal.line(&format!("{label}: {error}"))?;
-                        if !told.contains(&label) {
-                            ui::say(&format!("  {round}  {label:<42} absent: {error}"));
-                            told.push(label.clone());
-                        }
-                        samples.push(Sample::absent(round, group, contender, error));
-                    }
-                }
+                let sample = sample.unwrap_or_else(|why| {
+                    Sample::absent(round, group, contender, format!("{why:#}"))
+                });
+                journal.line(&sample.json().to_string())?;
+                tell(&sample, &mut told);
+                samples.push(sample);
             }
         }
     }
     machine.end().context("a target did not end")?;
     Ok(samples)
+}
+
+/// A line for a person who waits; that something is absent is said once.
+fn tell(sample: &Sample, told: &mut Vec<String>) {
+    let label = format!("{} {}", sample.group, sample.contender);
+    let what = match &sample.absent {
+        Some(_) if told.contains(&label) => return,
+        Some(why) => format!("absent: {why}"),
+        None => sample.line(),
+    };
+    ui::say(&format!("  {}  {label:<42} {what}", sample.round));
+    if sample.absent.is_some() {
+        told.push(label);
+    }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::contender::{Contender, Who};
 use super::groups::Group;
 use super::peers::{Kind, Targets};
-use super::sample::{Figures, Sample, State};
+use super::sample::{Figures, NEAR, Sample, State};
 use super::tools::{Tools, measured};
 use crate::ui::Stopwatch;
 
@@ -71,6 +71,11 @@ impl<'a> Machine<'a> {
             }
         }
         best.context("a sample is tried at least once")
+    }
+
+    /// Whether the cores are near to each other now.
+    pub(crate) fn is_near(&self) -> anyhow::Result<bool> {
+        Ok(self.line()? < NEAR)
     }
 
     /// Ends the targets.

@@ -86,7 +86,7 @@ impl Micro {
         let word = if self.value <= limit { Word::Met } else { Word::Missed };
         Some(Verdict {
             work: self.name.clone(),
-            at_least: format!("≤ {limit} {}", self.unit).trim_end().to_owned(),
+            at_least: format!("≤ {} {}", digits(limit), self.unit).trim_end().to_owned(),
             aim: String::new(),
             measured: format!("{} {}", digits(self.value), self.unit).trim_end().to_owned(),
             word,

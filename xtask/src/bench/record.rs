@@ -27,6 +27,21 @@ pub(crate) fn read(workspace: &Workspace) -> anyhow::Result<Vec<Sample>> {
     samples.with_context(|| format!("{} holds a line that is no sample", path.display()))
 }
 
+/// Writes under which conditions they were taken.
+pub(crate) fn write_conditions(workspace: &Workspace, lines: &[String]) -> anyhow::Result<()> {
+    let path = workspace.target().join(CONDITIONS);
+    fs::write(&path, lines.join("\n")).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Those of the last run.
+pub(crate) fn read_conditions(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
+    let text = fs::read_to_string(workspace.target().join(CONDITIONS));
+    let text = text.context("there was no run whose conditions could be read")?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+const CONDITIONS: &str = "bench/conditions.txt";
+
 fn lines(samples: &[Sample]) -> String {
     samples.iter().map(|sample| format!("{}\n", sample.json())).collect()
 }

@@ -43,7 +43,7 @@ pub(crate) struct Tools {
 pub(crate) struct Mooncake {
     pub(crate) bench: PathBuf,
     pub(crate) python: PathBuf,
-    /// `mooncake.py`.
+    /// `latency.py`.
     pub(crate) latency: PathBuf,
 }
 
@@ -143,8 +143,11 @@ fn mooncake(
         Peer::Ready(python) => PathBuf::from(python),
         Peer::Missing(reason) => return Ok(Err(reason)),
     };
-    let latency = folder.join("mooncake.py");
-    std::fs::write(&latency, include_str!("mooncake.py")).context("cannot write mooncake.py")?;
+    // A folder of its own: Python looks for modules beside a script first.
+    let scripts = folder.join("python");
+    std::fs::create_dir_all(&scripts).context("cannot make target/bench/python")?;
+    let latency = scripts.join("latency.py");
+    std::fs::write(&latency, include_str!("latency.py")).context("cannot write latency.py")?;
     let libraries = workspace.target().join("venv/lib");
     let found = std::fs::read_dir(&libraries).into_iter().flatten().flatten();
     let mut benches = found

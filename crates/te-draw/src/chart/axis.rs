@@ -97,9 +97,10 @@ fn of_powers(least: f64, most: f64, apart: f64) -> Scale {
 }
 
 fn of_numbers(least: f64, most: f64, apart: f64) -> Scale {
-    let (first, mut last) = (least.floor(), most.ceil());
+    let (first, last) = (least.floor(), most.ceil());
     if last <= first {
-        last = first + 1.0;
+        let ticks = vec![(first, number(first))];
+        return Scale { from: first - 1.0, to: first + 1.0, is_log: false, ticks };
     }
     let mut step = 1.0;
     while step / (last - first) < apart {
@@ -220,6 +221,7 @@ mod tests {
         let axis = Axis::count("round");
         assert_eq!(texts(&axis, &[1.0, 4.0], 0.1), ["1", "2", "3", "4"]);
         assert_eq!(texts(&axis, &[1.0, 9.0], 0.2), ["1", "3", "5", "7", "9"]);
+        assert_eq!(texts(&axis, &[1.0], 0.1), ["1"]);
         let scale = axis.scale([1.0, 3.0].into_iter(), 0.1);
         assert!((scale.place(2.0).unwrap() - 0.5).abs() < 1e-9);
     }

@@ -25,10 +25,9 @@ pub(crate) fn conditions(
     } else {
         "measured programs had the usual priority: without root it cannot be raised"
     };
-    let each = if flags.again { String::new() } else { format!(" of {} s", flags.seconds) };
     vec![
         format!("{}, revision {}", machine(), revision(workspace)),
-        format!("{} in turns, samples{each}; {raised}", ui::count(rounds as usize, "round")),
+        format!("{} in turns, samples of {} s; {raised}", ui::count(rounds as usize, "round"), flags.seconds),
         format!(
             "{}: in {} the cores were near (a cache line took less than 120 ns before and after), in {} far, in {} it changed",
             ui::count(taken.len(), "sample"),
