@@ -21,8 +21,9 @@ pub struct TcpConfig {
     pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer in versions 1 and 2, 1 to 16; 4. Each carries one request at a time.
     pub lanes_per_peer: usize,
-    /// Connections of version 3 over each rail to a peer, 1 to 16; 2. The second one is opened once
-    /// the first has its share of `max_queued_bytes_per_peer`.
+    /// Connections of version 3 over each rail to a peer, 1 to 16; 1. More are opened once the others
+    /// have half of their share of `max_queued_bytes_per_peer`, and help where one connection does
+    /// not fill the line. Peers then serve this side so much more than others.
     pub lanes_per_rail: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
@@ -93,7 +94,7 @@ impl Default for TcpConfig {
             data_host: None,
             local_addresses: Vec::new(),
             lanes_per_peer: 4,
-            lanes_per_rail: 2,
+            lanes_per_rail: 1,
             max_queued_per_peer: 1024,
             max_queued_bytes_per_peer: 16 << 20,
             io_chunk: 1 << 20,

@@ -75,20 +75,21 @@ fn small_slices_keep_to_the_first_lane() {
     b.expect(&[]);
 }
 
-/// A second lane is opened when the first has its share of the bytes under way, and not before.
+/// A second lane is opened when the first has half of what may be under way, and not before; then
+/// large slices go to the emptier one, and none is held back.
 #[test]
-fn large_slices_open_another_lane_and_no_lane_has_more_than_its_window() {
+fn large_slices_open_another_lane_and_go_to_the_emptier_one() {
     let mut b = one_rail(2);
+    b.push_bytes(7, MIB);
+    assert_eq!(b.deal(), [0; 7]);
+    assert!(!b.pool.lanes[1].is_open());
+    b.push_bytes(1, MIB);
+    assert_eq!(b.deal(), [0], "the other one opens");
+    assert!(b.pool.lanes[1].is_open());
     b.push_bytes(8, MIB);
-    assert_eq!(b.deal(), [0; 8], "8 MiB fit");
-    b.push_bytes(20, MIB);
-    let lanes = b.deal();
-    assert_eq!(lanes, [1; 8], "half of 16 MiB each, the rest waits");
-    b.push_bytes(1, 64 * MIB);
-    b.expect(&[]);
-    let mut b = one_rail(2);
-    b.push_bytes(1, 64 * MIB);
-    assert_eq!(b.deal(), [0], "one slice may be larger");
+    assert_eq!(b.deal(), [1; 8]);
+    b.push_bytes(2, MIB);
+    assert_eq!(b.deal(), [0, 1]);
 }
 
 /// With a mebibyte under way every rail is opened, and they share what follows.
