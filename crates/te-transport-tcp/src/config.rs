@@ -12,16 +12,18 @@ pub struct TcpConfig {
     pub listen: ListenAddress,
     /// The port peers connect to; any free one of 15000 to 17000 by default, as Mooncake's.
     pub port: PortChoice,
-    /// The host that is published for data connections; `None` lets peers take the host of the
-    /// segment's peer address.
+    /// The host that is published for data connections; `None` is the first of `local_addresses`,
+    /// and without any lets peers take the host of the segment's peer address.
     pub data_host: Option<String>,
     /// Addresses of this host's NICs, at most 8; none by default. Connections are bound to each of
-    /// them, and peers of our kind are told all of them; bytes are dealt out by their weights.
+    /// them, and peers of our kind are told all of them; bytes are dealt out by their weights. What
+    /// `listen` says must take connections at all of them.
     pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer in versions 1 and 2, 1 to 16; 4. Each carries one request at a time.
     pub lanes_per_peer: usize,
-    /// Connections of version 3 over each rail to a peer, 1 to 16; 2. The second one is opened once
-    /// the first has its share of `max_queued_bytes_per_peer`.
+    /// Connections of version 3 over each rail to a peer, 1 to 16; 1. More are opened once the others
+    /// have half of their share of `max_queued_bytes_per_peer`, and help where one connection does
+    /// not fill the line. Peers then serve this side so much more than others.
     pub lanes_per_rail: usize,
     /// Slices that wait for a connection to one peer, 1 to 65535; 1024. More stay with the caller.
     pub max_queued_per_peer: usize,
@@ -92,7 +94,7 @@ impl Default for TcpConfig {
             data_host: None,
             local_addresses: Vec::new(),
             lanes_per_peer: 4,
-            lanes_per_rail: 2,
+            lanes_per_rail: 1,
             max_queued_per_peer: 1024,
             max_queued_bytes_per_peer: 16 << 20,
             io_chunk: 1 << 20,

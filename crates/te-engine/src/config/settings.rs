@@ -253,8 +253,8 @@ pub struct TcpSettings {
     pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer. Default 4.
     pub lanes_per_peer: u32,
-    /// Connections of version 3 over each pair of NICs to a peer. Default 2; the second one is opened
-    /// for large batches only.
+    /// Connections of version 3 over each pair of NICs to a peer. Default 1; further ones are opened
+    /// for large batches only, and help where one connection does not fill the line.
     pub lanes_per_rail: u32,
     /// Slices queued for one peer. Default 1024; a longer batch waits, it does not fail.
     pub max_queued_per_peer: u32,
@@ -322,7 +322,7 @@ impl Default for TcpSettings {
             connection_pool: true,
             local_addresses: Vec::new(),
             lanes_per_peer: 4,
-            lanes_per_rail: 2,
+            lanes_per_rail: 1,
             max_queued_per_peer: 1024,
             max_queued_bytes_per_peer: 16 << 20,
             max_pending_admissions_per_peer: 1024,

@@ -61,8 +61,12 @@ impl Rails {
     }
 
     /// Bytes on one lane at a time: the share of its rail, so that what is under way is dealt out
-    /// by weight also where every line is busy.
+    /// by weight also where every line is busy. On a single rail nothing is gained by holding jobs
+    /// back: they would end later than what they wait for.
     fn window(&self, lane: &Lane, n_lanes: usize) -> u64 {
+        if !self.is_many() {
+            return u64::MAX;
+        }
         let homes = self.set.indices().filter(|rail| !self.set.is_reserve(*rail)).count();
         let on_rail = (n_lanes / homes.max(1)).max(1) as u128;
         let weight = u128::from(self.set.weight(lane.home));
@@ -92,7 +96,7 @@ impl Pool {
 
     /// Payload on all lanes.
     pub(super) fn under_way(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.bytes).sum()
+        self.lanes.iter().filter(|lane| lane.is_open()).map(|lane| lane.bytes).sum()
     }
 
     /// The lane for a job of so many bytes, where one has room.
@@ -187,7 +191,14 @@ impl Pool {
 
     /// Whether some lane should be opened though no job waits for one.
     pub(super) fn wants_more_lanes(&self, now: Instant) -> bool {
-        self.wants_rails() && self.lanes.iter().any(|lane| self.is_missed(now, lane))
+        let missed = self.wants_rails() && self.lanes.iter().any(|lane| self.is_missed(now, lane));
+        missed || self.wants_spares()
+    }
+
+    /// Whether lanes are of use that are no rail's first.
+    fn wants_spares(&self) -> bool {
+        let spare = |lane: &Lane| lane.spare && lane.state == State::Empty;
+        self.is_usable() && self.lanes.iter().any(spare) && self.are_lanes_full()
     }
 
     /// Whether a lane's rail could be used and has no connection.
@@ -202,7 +213,7 @@ impl Pool {
     /// better together.
     fn are_lanes_full(&self) -> bool {
         let mut open = self.lanes.iter().filter(|lane| lane.is_open());
-        open.all(|lane| lane.bytes >= lane.window / 2)
+        open.all(|lane| lane.bytes >= lane.window.min(self.rails.window) / 2)
     }
 
     /// Whether a lane is to be opened now, its state aside.
@@ -215,7 +226,7 @@ impl Pool {
             return waits && !lane.spare;
         }
         let home = self.rails.may_go_home(now, lane);
-        let more = waits && (!self.rails.striped || self.are_lanes_full());
+        let more = if self.rails.striped { self.are_lanes_full() } else { waits };
         home && (more || (self.wants_rails() && self.is_missed(now, lane)))
     }
 
