@@ -287,10 +287,7 @@ impl EngineBuilder {
     fn same_host(&self) -> Vec<Arc<dyn Transport>> {
         use te_transport_shm::{LocalTransport, ShmConfig, ShmTransport};
         let config = ShmConfig::default();
-        vec![
-            Arc::new(LocalTransport::new(config.clone())),
-            Arc::new(ShmTransport::new(config)),
-        ]
+        vec![Arc::new(LocalTransport::new(config.clone())), Arc::new(ShmTransport::new(config))]
     }
 
     #[cfg(not(feature = "shm"))]
