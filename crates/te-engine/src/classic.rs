@@ -115,7 +115,7 @@ impl Classic {
     }
 
     /// The queue of a peer, made on first use.
-    fn queue(&self, peer: &RemoteSegment) -> Option<Arc<PeerQueue>> {
+    fn queue(&self, peer: &Arc<RemoteSegment>) -> Option<Arc<PeerQueue>> {
         if let Some(queue) = self.known_queue(peer.id()) {
             return Some(queue);
         }
@@ -285,8 +285,11 @@ impl Classic {
 }
 
 impl DataPath for Classic {
-    fn reaches(&self, peer: &RemoteSegment) -> bool {
-        self.transports.iter().any(|transport| transport.reaches(peer))
+    fn reaches(&self, peer: &Arc<RemoteSegment>) -> bool {
+        match self.known_queue(peer.id()) {
+            Some(queue) => queue.ways.reaches(peer, self.shared.clock.now()),
+            None => self.transports.iter().any(|transport| transport.reaches(peer)),
+        }
     }
 
     fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>) {

@@ -22,7 +22,7 @@ use crate::builder::EngineBuilder;
 use crate::classic::Shared;
 use crate::config::{ConfigWarning, EngineConfig};
 use crate::data_path::{Closing, DataPath};
-use crate::error::{BatchError, EngineError, FORKED, OpenError, WaitError};
+use crate::error::{BatchError, EngineError, FORKED, OpenError};
 use crate::housekeeping::Housekeeping;
 use crate::id::BatchId;
 use crate::inbox::Inbox;
@@ -31,7 +31,7 @@ use crate::publish::Publisher;
 use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
-use crate::status::{BatchStatus, TaskState, TransferStatus};
+use crate::status::{BatchStatus, TransferStatus};
 use crate::topology::Topology;
 use crate::watching::Watching;
 
@@ -325,80 +325,6 @@ impl TransferEngine {
         Ok(found.status())
     }
 
-    /// Waits until a batch is final. The calling thread may run the transport's step meanwhile.
-    ///
-    /// # Errors
-    /// [`WaitError::TimedOut`]: the batch goes on; wait again, or cancel it.
-    pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
-        self.wait_for(&*self.find(batch)?, self.now(), timeout)
-    }
-
-    /// Waits until `timeout` after `begun` at most.
-    pub(crate) fn wait_for(
-        &self,
-        found: &Batch,
-        begun: Instant,
-        timeout: Duration,
-    ) -> Result<BatchStatus, WaitError> {
-        /// A caller that drives looks up at least this often: its batch may end elsewhere.
-        const LOOK_UP: Duration = Duration::from_millis(5);
-        let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
-        loop {
-            let status = found.status();
-            if status.state.is_final() {
-                return Ok(status);
-            }
-            let now = self.now();
-            if now >= until {
-                let open = status.total - status.completed - status.failed;
-                let (batch, waited) = (found.id(), now - begun);
-                return Err(WaitError::TimedOut { batch, waited, open, total: status.total });
-            }
-            if self.path.drive(found, until.min(now + LOOK_UP)) == te_transport::Driven::Busy {
-                found.wait(until - now);
-            }
-        }
-    }
-
-    /// Calls a batch back: open tasks become `Canceled` once their local memory is free. Final
-    /// tasks stay as they are. Does not wait.
-    ///
-    /// # Errors
-    /// [`BatchError::Unknown`].
-    pub fn cancel(&self, batch: BatchId) -> Result<(), BatchError> {
-        self.call_back(&self.find(batch)?);
-        Ok(())
-    }
-
-    pub(crate) fn call_back(&self, found: &Arc<Batch>) {
-        let all: Vec<usize> = (0..found.status().total).collect();
-        self.path.end(found, &all, TaskState::Canceled, "cancelled by the caller");
-    }
-
-    /// Calls one task back; see [`TransferEngine::cancel`].
-    ///
-    /// # Errors
-    /// [`BatchError::Unknown`], [`BatchError::NoTask`].
-    pub fn cancel_task(&self, batch: BatchId, index: usize) -> Result<(), BatchError> {
-        let found = self.find(batch)?;
-        found.task_status(index)?;
-        self.path.end(&found, &[index], TaskState::Canceled, "cancelled by the caller");
-        Ok(())
-    }
-
-    /// Brings the deadline of every open task of a batch forward to `timeout` from now.
-    ///
-    /// # Errors
-    /// [`BatchError::Unknown`].
-    pub fn limit_batch(&self, batch: BatchId, timeout: Duration) -> Result<(), BatchError> {
-        let found = self.find(batch)?;
-        if let Some(deadline) = self.now().checked_add(timeout) {
-            found.limit(deadline);
-            self.shared.alarm.at(deadline);
-        }
-        Ok(())
-    }
-
     /// Bytes of local memory whose tasks have ended while a transport still holds them.
     pub fn quarantined_bytes(&self) -> u64 {
         if self.owner.is_here() { self.shared.quarantine.bytes() } else { 0 }
@@ -536,7 +462,7 @@ impl TransferEngine {
 }
 
 /// Stands for "without limit" where a caller's duration does not fit the clock.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn parse_name(name: &str) -> Result<SegmentName, OpenError> {
     SegmentName::parse(name)

@@ -81,6 +81,7 @@ mod testing_support;
 mod topology;
 mod transports;
 mod turnstile;
+mod waiting;
 mod watching;
 mod workers;
 

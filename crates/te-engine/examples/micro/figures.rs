@@ -30,8 +30,8 @@ impl Figures {
         }
         let kept = limit.map(|limit| value <= limit);
         if self.json {
-            let limit = limit.map_or("null".to_owned(), |limit| limit.to_string());
-            let kept = kept.map_or("null".to_owned(), |kept| kept.to_string());
+            let limit = limit.map_or_else(|| "null".to_owned(), |limit| limit.to_string());
+            let kept = kept.map_or_else(|| "null".to_owned(), |kept| kept.to_string());
             println!(
                 "{{\"figure\":\"{name}\",\"value\":{value:.3},\"unit\":\"{unit}\",\"limit\":{limit},\"kept\":{kept}}}"
             );

@@ -79,7 +79,7 @@ fn local(figures: &Figures, n: u64) {
         }
     };
     let name = format!("lookup: a guard on our buffer among {n}");
-    figures.print(&name, nanos(7, LOOKUPS, acquire), "ns", Some(500.0));
+    figures.print(&name, nanos(7, LOOKUPS, acquire), "ns", None);
 }
 
 /// So many small regions of one allocation, 64 bytes each.

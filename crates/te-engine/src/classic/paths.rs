@@ -18,6 +18,8 @@ pub(crate) const MAX_TRANSPORTS: usize = 8;
 pub(crate) const FIRST_REST: Duration = Duration::from_secs(1);
 /// The longest such time.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(30);
+/// After this time it is asked again which transports reach a peer.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// One transport of the engine: its place in the order of preference, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,8 @@ struct Rest {
 pub(crate) struct Paths {
     /// The snapshot that `reach` was taken from.
     of: Option<Arc<RemoteSegment>>,
+    /// When it was taken.
+    at: Option<Instant>,
     reach: Vias,
     rests: Vec<Rest>,
 }
@@ -88,13 +92,25 @@ impl Paths {
         self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, peer))
     }
 
-    /// Which transports reach the peer. Another process gets a fresh start.
-    pub(crate) fn learn(&mut self, peer: &Arc<RemoteSegment>, reach: Vias) {
+    /// Whether it was learnt lately which transports reach the peer.
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        self.at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_AGAIN)
+    }
+
+    /// Which transports reach the peer, now. Another process gets a fresh start. Says whether that
+    /// is another set than before.
+    pub(crate) fn learn(&mut self, peer: &Arc<RemoteSegment>, reach: Vias, now: Instant) -> bool {
         if self.of.as_ref().is_some_and(|of| is_other_process(of, peer)) {
             self.rests.clear();
         }
         self.of = Some(Arc::clone(peer));
-        self.reach = reach;
+        self.at = Some(now);
+        std::mem::replace(&mut self.reach, reach) != reach
+    }
+
+    /// Whether any transport reaches the peer.
+    pub(crate) fn reaches(&self) -> bool {
+        self.reach.first().is_some()
     }
 
     /// The one to take now. Where all rest it is the one whose rest ends first.
@@ -166,7 +182,7 @@ mod tests {
 
     fn paths(reach: &[Via]) -> Paths {
         let mut paths = Paths::default();
-        paths.learn(&a_peer(1), reach.iter().copied().collect());
+        paths.learn(&a_peer(1), reach.iter().copied().collect(), start());
         paths
     }
 
@@ -208,9 +224,11 @@ mod tests {
         let mut paths = paths(&[a, b, c]);
         paths.fail(b, now);
         paths.fail(a, now + Duration::from_millis(1));
-        paths.learn(&a_peer(2), [a, b].into_iter().collect());
+        assert!(paths.learn(&a_peer(2), [a, b].into_iter().collect(), now));
+        assert!(!paths.learn(&a_peer(2), [a, b].into_iter().collect(), now));
+        assert!(paths.is_fresh(now) && !paths.is_fresh(now + LOOK_AGAIN));
         assert_eq!(paths.choose(now + Duration::from_millis(2)), Some(b));
-        paths.learn(&a_peer(3), Vias::default());
+        paths.learn(&a_peer(3), Vias::default(), now);
         assert_eq!(paths.choose(now), None);
     }
 
@@ -221,7 +239,7 @@ mod tests {
         paths.fail(a, now);
         let reborn = a_restarted_peer(2);
         assert!(!paths.knows(&reborn));
-        paths.learn(&reborn, [a, b].into_iter().collect());
+        paths.learn(&reborn, [a, b].into_iter().collect(), now);
         assert!(paths.knows(&reborn));
         assert_eq!(paths.choose(now), Some(a));
     }

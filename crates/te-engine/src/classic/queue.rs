@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -70,8 +70,10 @@ pub(crate) struct PeerQueue {
     pub(crate) ways: Arc<Ways>,
     waiting: Mutex<Waiting>,
     feeding: Turnstile,
-    /// The route of the last round.
-    route: Mutex<Option<Arc<Route>>>,
+    /// The route by which everything went last that might go by any, and [`Ways::looks`] then.
+    route: Mutex<Option<(Arc<Route>, u32)>>,
+    /// Whether pieces may wait for a certain transport.
+    binds: AtomicBool,
 }
 
 impl PeerQueue {
@@ -81,6 +83,7 @@ impl PeerQueue {
             waiting: Mutex::default(),
             feeding: Turnstile::default(),
             route: Mutex::default(),
+            binds: AtomicBool::new(false),
         }
     }
 
@@ -91,7 +94,9 @@ impl PeerQueue {
 
     /// Puts an item before the others of its batch.
     pub(crate) fn push_front(&self, item: &Item) {
-        self.waiting.lock().of(item).push_front(item);
+        let mut waiting = self.waiting.lock();
+        waiting.of(item).push_front(item);
+        self.binds.store(!waiting.bound.is_empty(), Ordering::Release);
     }
 
     /// Takes out everything that waits, where no more than `served` slices have ended well: the peer
@@ -126,28 +131,40 @@ impl PeerQueue {
             // A peer that was forgotten meanwhile is the one that the first request was meant for.
             let Some(peer) = peer().or_else(|| self.meant()) else { return };
             let since = clock.now();
-            let Some(best) = self.ways.choose(&peer, since) else {
+            let Some(route) = self.route(&peer, since) else {
                 return fed.stranded.extend(self.take_all());
             };
             let feeding = Feeding { slices, ends, since };
-            self.feed(&self.route(&peer, best), true, &feeding, &mut fed);
-            for via in self.bound_elsewhere(best) {
-                self.feed(&self.route(&peer, via), false, &feeding, &mut fed);
+            self.feed(&route, true, &feeding, &mut fed);
+            for via in self.bound_elsewhere(route.via) {
+                self.feed(&self.route_by(&peer, via), false, &feeding, &mut fed);
             }
         });
         fed
     }
 
     /// The route of this round, usually that of the last.
-    fn route(&self, peer: &Arc<RemoteSegment>, via: Via) -> Arc<Route> {
-        let mut last = self.route.lock();
-        match &*last {
-            Some(route) if Arc::ptr_eq(&route.peer, peer) && route.via == via => Arc::clone(route),
-            _ => {
-                let (ways, peer) = (Arc::clone(&self.ways), Arc::clone(peer));
-                Arc::clone(last.insert(Arc::new(Route { ways, peer, via })))
-            }
+    fn route(&self, peer: &Arc<RemoteSegment>, now: Instant) -> Option<Arc<Route>> {
+        let looks = self.ways.looks();
+        let last = self.route.lock().clone();
+        let last = last.filter(|(route, _)| Arc::ptr_eq(&route.peer, peer));
+        if let Some((route, _)) = last.as_ref().filter(|(_, then)| *then == looks)
+            && self.ways.is_well()
+        {
+            return Some(Arc::clone(route));
         }
+        let via = self.ways.choose(peer, now)?;
+        let route = match last {
+            Some((route, _)) if route.via == via => route,
+            _ => self.route_by(peer, via),
+        };
+        *self.route.lock() = Some((Arc::clone(&route), looks));
+        Some(route)
+    }
+
+    fn route_by(&self, peer: &Arc<RemoteSegment>, via: Via) -> Arc<Route> {
+        let (ways, peer) = (Arc::clone(&self.ways), Arc::clone(peer));
+        Arc::new(Route { ways, peer, via })
     }
 
     fn feed(&self, route: &Arc<Route>, takes_free: bool, feeding: &Feeding<'_>, fed: &mut Fed) {
@@ -176,8 +193,12 @@ impl PeerQueue {
 
     /// Other transports that pieces wait for.
     fn bound_elsewhere(&self, best: Via) -> Vec<Via> {
+        if !self.binds.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         let mut waiting = self.waiting.lock();
         waiting.bound.retain(|(_, turns)| !turns.is_empty());
+        self.binds.store(!waiting.bound.is_empty(), Ordering::Release);
         waiting.bound.iter().map(|(via, _)| *via).filter(|via| *via != best).collect()
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Ways {
     paths: Mutex<Paths>,
     /// Whether some transport rests, or has not served since.
     troubled: AtomicBool,
+    /// How often the set of transports that reach the peer changed.
+    looks: AtomicU32,
     /// How many slices ended well; it is compared only, and may wrap.
     served: AtomicU32,
 }
@@ -32,9 +34,14 @@ pub(crate) struct Route {
 
 impl Ways {
     pub(crate) fn new(id: SegmentId, transports: Arc<[Arc<dyn Transport>]>) -> Self {
-        let (paths, troubled, served) =
-            (Mutex::default(), AtomicBool::default(), AtomicU32::default());
-        Self { id, transports, paths, troubled, served }
+        Self {
+            id,
+            transports,
+            paths: Mutex::default(),
+            troubled: AtomicBool::new(false),
+            looks: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+        }
     }
 
     /// The transport to take now, by what the peer publishes and how the last tries went.
@@ -42,11 +49,36 @@ impl Ways {
         let mut paths = self.paths.lock();
         if !paths.knows(peer) {
             drop(paths);
-            let reach = Vias::reaching(&self.transports, peer);
+            self.look(peer, now);
             paths = self.paths.lock();
-            paths.learn(peer, reach);
         }
         paths.choose(now)
+    }
+
+    /// Whether a transport reaches the peer. Asks them where that was not done lately, so it is for
+    /// threads that may wait.
+    pub(crate) fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
+        let is_fresh = |paths: &Paths| paths.knows(peer) && paths.is_fresh(now);
+        let known = Some(self.paths.lock()).filter(|paths| is_fresh(paths)).map(|p| p.reaches());
+        known.unwrap_or_else(|| self.look(peer, now))
+    }
+
+    fn look(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
+        let reach = Vias::reaching(&self.transports, peer);
+        let has_changed = self.paths.lock().learn(peer, reach, now);
+        self.looks.fetch_add(u32::from(has_changed), Ordering::AcqRel);
+        reach.first().is_some()
+    }
+
+    /// Changes when another transport may have to be taken than before, but not with a mere rest; see
+    /// [`Ways::is_well`].
+    pub(crate) fn looks(&self) -> u32 {
+        self.looks.load(Ordering::Acquire)
+    }
+
+    /// Whether no transport rests: the first that reaches is taken then.
+    pub(crate) fn is_well(&self) -> bool {
+        !self.troubled.load(Ordering::Acquire)
     }
 
     /// A transport failed; see [`Paths::fail`].

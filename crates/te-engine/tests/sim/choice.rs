@@ -150,6 +150,26 @@ fn fb57_a_path_that_fails_before_a_byte_moved_is_left_for_a_while_and_taken_agai
 }
 
 #[test]
+fn fb57_a_better_transport_that_reaches_the_peer_later_is_taken_then() {
+    let world = World::new(SimFabric::builder(7));
+    let (x, at_x) = many(&world, "x", &["shm", "tcp"]);
+    let (z, _) = many(&world, "z", &["shm", "tcp"]);
+    let target = x.engine.open_segment("z").unwrap();
+    let run = |wanted| {
+        let batch = submit(&x, &small_writes(&x, target, z.region.address()));
+        assert!(world.run(&[&x, &z], &[(&x, batch)], Duration::from_millis(500)));
+        assert_eq!(used(&x, batch, 50), vec![Some(wanted); 50]);
+    };
+    at_x[0].hide(true);
+    run("tcp");
+    at_x[0].hide(false);
+    run("tcp");
+    world.fabric.run_until(world.fabric.clock().now() + Duration::from_secs(10));
+    run("shm");
+    assert_eq!(x.engine.stats().detours, 0);
+}
+
+#[test]
 fn fb57_what_one_transport_may_still_apply_is_given_to_no_other() {
     let lost = SliceFault::new(FaultClass::Rail, Phase::Status, "the answer was lost");
     for all in [false, true] {

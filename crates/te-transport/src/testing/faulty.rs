@@ -43,6 +43,8 @@ struct Plan {
     empty_submits: BTreeSet<u64>,
     twists: BTreeMap<u64, Twist>,
     twist_of_all: Option<Twist>,
+    /// Whether it says that it reaches nobody.
+    hidden: bool,
     /// The twists of slices that are on their way.
     on_the_way: HashMap<SliceToken, Twist>,
     held: Vec<Completion>,
@@ -97,6 +99,11 @@ impl<T: Transport> FaultyTransport<T> {
         self.plan.lock().twist_of_all = Some(twist);
     }
 
+    /// Lets it say that it reaches nobody, or the truth again.
+    pub fn hide(&self, hidden: bool) {
+        self.plan.lock().hidden = hidden;
+    }
+
     /// Spoils no slice that is taken from now on.
     pub fn heal(&self) {
         let mut plan = self.plan.lock();
@@ -147,7 +154,7 @@ impl<T: Transport> Transport for FaultyTransport<T> {
     }
 
     fn reaches(&self, peer: &RemoteSegment) -> bool {
-        self.inner.reaches(peer)
+        !self.plan.lock().hidden && self.inner.reaches(peer)
     }
 
     fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {
