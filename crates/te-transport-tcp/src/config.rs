@@ -12,11 +12,12 @@ pub struct TcpConfig {
     pub listen: ListenAddress,
     /// The port peers connect to; any free one of 15000 to 17000 by default, as Mooncake's.
     pub port: PortChoice,
-    /// The host that is published for data connections; `None` lets peers take the host of the
-    /// segment's peer address.
+    /// The host that is published for data connections; `None` is the first of `local_addresses`,
+    /// and without any lets peers take the host of the segment's peer address.
     pub data_host: Option<String>,
     /// Addresses of this host's NICs, at most 8; none by default. Connections are bound to each of
-    /// them, and peers of our kind are told all of them; bytes are dealt out by their weights.
+    /// them, and peers of our kind are told all of them; bytes are dealt out by their weights. What
+    /// `listen` says must take connections at all of them.
     pub local_addresses: Vec<NicAddress>,
     /// Connections to one peer in versions 1 and 2, 1 to 16; 4. Each carries one request at a time.
     pub lanes_per_peer: usize,

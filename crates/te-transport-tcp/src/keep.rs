@@ -50,8 +50,17 @@ const ASK_IDLE: Duration = Duration::from_secs(1);
 
 /// Has the other host asked soon whether it still is, where nothing of ours waits for its answer.
 pub(crate) fn ask(stream: &TcpStream) {
-    // Where this fails it is asked as seldom as before.
-    let _ = SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(ASK_IDLE));
+    set_idle(stream, ASK_IDLE);
+}
+
+/// Has it asked as seldom as usual again.
+pub(crate) fn ask_no_more(stream: &TcpStream) {
+    set_idle(stream, KEEP_ALIVE_IDLE);
+}
+
+fn set_idle(stream: &TcpStream, idle: Duration) {
+    // Where this fails it is asked as often as before.
+    let _ = SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(idle));
 }
 
 /// Ends a connection for both sides. Closing alone does so only when no forked child holds the

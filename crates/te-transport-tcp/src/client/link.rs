@@ -16,7 +16,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use crate::exchange::{Ending, Exchange, Fate, Loss};
 use crate::io as sys;
 use crate::io::{Acked, Waiting};
-use crate::keep::{ask, keep_alive, shut_down, suit};
+use crate::keep::{ask, ask_no_more, keep_alive, shut_down, suit};
 use crate::pump::{Ready, Stopped, pump};
 use crate::stats::RailCounters;
 use crate::v3::Session;
@@ -166,7 +166,11 @@ impl Link {
     /// Looks whether the way is dead where requests stand still; `spare` says that there is another.
     pub(super) fn look_at_path(&mut self, now: Instant, spare: bool) {
         let Some((watch, session)) = self.watch.as_mut().zip(self.session.as_mut()) else { return };
-        let Some(since) = session.still_since() else { return };
+        let since = session.still_since();
+        if watch.takes_back(since) {
+            ask_no_more(&self.stream);
+        }
+        let Some(since) = since else { return };
         match watch.look(now, since) {
             Look::Wait => {}
             Look::Ask => ask(&self.stream),

@@ -37,6 +37,13 @@ impl PathWatch {
         Self { patience, asked: None }
     }
 
+    /// Whether something was asked and is of no interest any more, because something has moved since
+    /// or nothing has to.
+    pub(super) fn takes_back(&mut self, since: Option<Instant>) -> bool {
+        let moved = |asked: Instant| since.is_none_or(|since| since > asked);
+        self.asked.take_if(|asked| moved(*asked)).is_some()
+    }
+
     /// When to look again, where nothing has moved since then.
     pub(super) fn deadline(&self, since: Instant) -> Instant {
         match self.asked.filter(|asked| *asked >= since) {
@@ -79,8 +86,12 @@ mod tests {
         assert_eq!(watch.look(at(1499), start), Look::Wait);
         assert_eq!(watch.look(at(1500), start), Look::Judge);
         assert_eq!(watch.look(at(2500), start), Look::Judge, "for as long as it stands still");
-        assert_eq!(watch.look(at(2999), at(2501)), Look::Wait, "something moved");
+        assert!(!watch.takes_back(Some(start)));
+        assert!(watch.takes_back(Some(at(2501))), "something moved");
+        assert_eq!(watch.look(at(2999), at(2501)), Look::Wait);
         assert_eq!(watch.look(at(3001), at(2501)), Look::Ask);
+        assert!(watch.takes_back(None), "nothing is in flight");
+        assert!(!watch.takes_back(None));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Pool {
 
     /// Payload on all lanes.
     pub(super) fn under_way(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.bytes).sum()
+        self.lanes.iter().filter(|lane| lane.is_open()).map(|lane| lane.bytes).sum()
     }
 
     /// The lane for a job of so many bytes, where one has room.

@@ -300,6 +300,7 @@ fn a_pool_is_forgotten_only_when_nothing_waits_is_open_or_pauses() {
 }
 
 mod model;
+mod rails;
 
 /// A peer that answers each hello and then ends the connection before a request is on it: attempts
 /// are paused as failed ones are, and what waits is failed after a few of them.
