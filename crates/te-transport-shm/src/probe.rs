@@ -170,7 +170,7 @@ impl Links {
             return Err(Obstacle::OtherProcess { what: "start time" });
         }
         let greeted = greet::greet(pid, offer, (self.own, peer), self.timeout)?;
-        let watch = Watch { process, socket: greeted.socket };
+        let watch = Watch::new(process, greeted.socket).map_err(Obstacle::gone)?;
         if !watch.is_there() {
             return Err(Obstacle::Left { cause: "it ended while it was asked".into() });
         }
