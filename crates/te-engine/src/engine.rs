@@ -13,8 +13,7 @@ use te_metadata::{
     TcpEndpoint,
 };
 use te_segment::{
-    AlignedBuffer, Allocation, AllocationError, Region, RegionError, RegisterError,
-    RegisterOptions, RemoteSegment, SegmentId, UnregisterError,
+    Region, RegisterError, RegisterOptions, RemoteSegment, SegmentId, UnregisterError,
 };
 use te_topology::{CustomTopologyError, PriorityMatrix};
 
@@ -148,31 +147,6 @@ impl TransferEngine {
     }
 
     // ---- memory
-
-    /// Allocates zeroed memory that may be registered without `unsafe`. From 64 KiB on it is
-    /// shareable, so that peers on this host copy straight into it, where the system has a file
-    /// descriptor left for it. [`Self::allocate_as`] has the other kinds.
-    ///
-    /// # Errors
-    /// [`RegionError`] for length 0, above 1 TiB, or without memory.
-    pub fn allocate(&self, len: u64) -> Result<Region, RegionError> {
-        const SHAREABLE_FROM: usize = 64 << 10;
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len >= SHAREABLE_FROM
-            && let Ok(region) = self.allocate_as(Allocation::new(len).shareable())
-        {
-            return Ok(region);
-        }
-        AlignedBuffer::zeroed(len).map(Region::from)
-    }
-
-    /// Allocates zeroed memory of a kind: on a NUMA node, on huge pages, shareable or not.
-    ///
-    /// # Errors
-    /// [`AllocationError`].
-    pub fn allocate_as(&self, what: Allocation) -> Result<Region, AllocationError> {
-        what.allocate().map(Region::from)
-    }
 
     /// Registers memory with every transport and publishes it (te-classic C20–C26). An exact
     /// duplicate with the same options is counted, and needs one unregistration more. Where another

@@ -60,6 +60,7 @@ mod future;
 mod housekeeping;
 mod id;
 mod inbox;
+mod memory;
 mod peers;
 mod process;
 mod publish;

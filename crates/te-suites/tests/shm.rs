@@ -17,8 +17,10 @@ mod permission;
 #[path = "shm/within.rs"]
 mod within;
 
+use std::collections::HashSet;
+
 use serde_json::json;
-use te_suites::{Kind, Node, NodeSpec};
+use te_suites::{Kind, Node, NodeSpec, say};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,9 +29,27 @@ fn spec(size: u64) -> NodeSpec {
     NodeSpec::new(Kind::Te, size).env("TE_TRANSPORTS", "local,shm,tcp")
 }
 
+/// A node whose name no other node of the test had: ports are drawn at random, and a name that is
+/// used again is another matter.
+#[track_caller]
+fn fresh(spec: &NodeSpec, seen: &mut HashSet<String>) -> Node {
+    loop {
+        let node = spec.start();
+        if seen.insert(node.name().to_owned()) {
+            return node;
+        }
+        node.quit();
+    }
+}
+
 /// The transport by which a node reaches a segment.
 #[track_caller]
 fn via(node: &mut Node, target: &str) -> String {
     let answer = node.ask(&json!({ "op": "via", "target": target })).ok();
-    answer.value("transport").as_str().unwrap_or("none").to_owned()
+    let found = answer.value("transport").as_str().unwrap_or("none").to_owned();
+    if found == "tcp" {
+        // What it says about why is in the output of a test that did not expect that.
+        say(&node.child().errors());
+    }
+    found
 }

@@ -30,7 +30,7 @@ impl Default for ShmConfig {
     fn default() -> Self {
         Self {
             max_queued_per_peer: 1024,
-            probe_timeout: Duration::from_millis(500),
+            probe_timeout: Duration::from_secs(2),
             probe_again: Duration::from_secs(1),
             max_peers: 1024,
             greeting_timeout: Duration::from_secs(2),

@@ -36,6 +36,8 @@ mod probe;
 mod road;
 mod server;
 mod shm;
+#[cfg(test)]
+mod sleeper;
 mod table;
 mod target;
 mod vm;

@@ -240,16 +240,15 @@ impl Target for Link {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
+    use crate::sleeper::Sleeper;
 
     #[test]
     fn a_peer_is_there_until_its_process_ends_or_hangs_up() {
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = Pid::from_child(&child);
+        let mut child = Sleeper::new();
+        let pid = child.pid();
         let watch = || {
             let flags = rustix::process::PidfdFlags::empty();
             let process = rustix::process::pidfd_open(pid, flags).unwrap();
@@ -262,8 +261,7 @@ mod tests {
         assert!(hung_up.is_there() && watch.is_there());
         drop(theirs);
         assert!(!hung_up.is_there() && watch.is_there());
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.end();
         assert!(!watch.is_there(), "its number may be another process's now");
         drop(others);
     }

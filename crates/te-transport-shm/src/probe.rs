@@ -111,6 +111,10 @@ impl Links {
         let known = match &proven {
             Ok(lane) => Known::Up(Arc::clone(lane)),
             Err(why) => {
+                if !why.is_elsewhere() {
+                    let (name, causes) = (peer.name().as_str(), chain(why));
+                    tracing::info!(name, causes, "no copies to and from a process of this host");
+                }
                 let again = if why.lasts() { Again::Never } else { Again::At(now + self.pause) };
                 Known::Down(why.clone(), again)
             }
@@ -203,6 +207,17 @@ impl Links {
 fn usable(lane: &Arc<Lane<Link>>) -> Result<Arc<Lane<Link>>, Obstacle> {
     let is_usable = lane.target.reaches_all();
     if is_usable { Ok(Arc::clone(lane)) } else { Err(Obstacle::NotPermitted) }
+}
+
+/// An error and its causes as one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line = format!("{line}: {error}");
+        cause = error.source();
+    }
+    line
 }
 
 impl fmt::Debug for Links {

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -93,7 +94,9 @@ fn a_descriptor_that_does_not_fit_is_no_peer_and_the_reason_is_named() {
     // A process id that was given to another process: it started at another time.
     let start = ask(with(&|o| o.start -= 1));
     assert!(matches!(start, Obstacle::OtherProcess { what: "start time" }), "{start}");
-    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    let mut child = std::process::Command::new("sleep");
+    child.arg("10").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     // Where both started in one tick of the clock, the socket tells them apart.
     let recycled = ask(with(&|o| o.pid = pid));
@@ -175,10 +178,15 @@ const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The guard table as `docs/wire.md` draws it, with one open buffer in slot 0.
 fn good_table() -> OwnedFd {
+    table_under(SEALED)
+}
+
+/// The same words under any seals.
+fn table_under(seals: SealFlags) -> OwnedFd {
     let magic = u64::from_le_bytes(*b"te-guard");
     let (low, high) = (0xbad, 0);
     let words = [(0, magic), (1, 1 << 20), (2, low), (3, high), (4, 1), (8, (1 << 32) | 7)];
-    memory(TABLE_BYTES, &words, SEALED)
+    memory(TABLE_BYTES, &words, seals)
 }
 
 fn good_holds() -> OwnedFd {
@@ -243,8 +251,8 @@ fn memory_that_could_fail_under_us_is_not_mapped() {
     file.write_all(&vec![0; TABLE_BYTES]).unwrap();
     let file = OwnedFd::from(file);
     let bad = [
-        ("unsealed", memory(TABLE_BYTES, &[magic], SealFlags::SEAL), good_holds()),
-        ("may shrink", memory(TABLE_BYTES, &[magic], SealFlags::GROW), good_holds()),
+        ("unsealed", table_under(SealFlags::SEAL), good_holds()),
+        ("may shrink", table_under(SealFlags::GROW), good_holds()),
         ("too short", memory(4096, &[magic], SEALED), good_holds()),
         ("too long", memory(TABLE_BYTES + 4096, &[magic], SEALED), good_holds()),
         ("empty", memory(TABLE_BYTES, &[], SEALED), good_holds()),

@@ -1,10 +1,11 @@
 //! Processes that end in the middle.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use te_suites::{Direction, Heartbeat, Kind, Parts, available_memory, need, now, pace, say};
 
-use crate::{MIB, spec, via};
+use crate::{MIB, fresh, spec, via};
 
 /// Bytes of a buffer, and of one request.
 const SIZE: u64 = 256 * MIB;
@@ -21,10 +22,11 @@ fn a_target_killed_in_the_middle_of_a_copy_ends_every_request_in_time() {
     let heartbeat = Heartbeat::start();
     let mut from = spec(SIZE).start();
     from.fill(0, SIZE, 0xa5);
+    let mut seen = HashSet::new();
     for dir in Direction::BOTH {
         let mut hit = 0;
         for round in 0..6 {
-            let mut to = spec(SIZE).start();
+            let mut to = fresh(&spec(SIZE), &mut seen);
             let name = to.name().to_owned();
             assert_eq!(via(&mut from, &name), "shm");
             let parts = Parts::tiled(MANY, EACH, (from.addr(), to.addr(), SIZE));

@@ -1,10 +1,11 @@
 //! Who is who: addresses, ports and process ids that say nothing.
 
+use std::collections::HashSet;
 use std::fs;
 
 use te_suites::{Direction, Kind, Netns, Node, Parts, free_port, need, say};
 
-use crate::{MIB, spec, via};
+use crate::{MIB, fresh, spec, via};
 
 /// Where the buffers of both lie, so that only who they are tells them apart.
 const AT: u64 = 0x5100_0000_0000;
@@ -123,8 +124,9 @@ fn a_process_that_got_the_number_of_the_dead_peer_is_not_touched() {
     need!(test, Kind::Te.available());
     let mut from = spec(16 * MIB).start();
     from.fill(0, 16 * MIB, 0xa1);
+    let mut seen = HashSet::new();
     for round in 0..3 {
-        let mut to = spec(16 * MIB).at(AT).start();
+        let mut to = fresh(&spec(16 * MIB).at(AT), &mut seen);
         let (name, pid) = (to.name().to_owned(), to.pid());
         from.write(&name, from.addr(), AT, MIB).ok();
         assert_eq!(via(&mut from, &name), "shm");

@@ -8,6 +8,7 @@ use te_segment::{AlignedBuffer, LocalSegment, Region, RegisterOptions, Unregiste
 
 use super::*;
 use crate::server::{Guest, guest_of};
+use crate::sleeper::Sleeper;
 use crate::table::{Holds, PeerTable};
 
 const ME: Incarnation = Incarnation::from_u128(5);
@@ -32,9 +33,9 @@ impl Owner {
     }
 
     /// A process that sleeps, as a guest, and its page of holds.
-    fn guest(&self) -> (std::process::Child, Arc<Guest>, Holds, OwnedFd) {
-        let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let (guest, fd, socket) = guest_of(rustix::process::Pid::from_child(&child), ME);
+    fn guest(&self) -> (Sleeper, Arc<Guest>, Holds, OwnedFd) {
+        let child = Sleeper::new();
+        let (guest, fd, socket) = guest_of(child.pid(), ME);
         let (guest, holds) = (Arc::new(guest), Holds::open(&fd).unwrap());
         self.offering.add_guest(Arc::clone(&guest));
         (child, guest, holds, socket)
@@ -61,7 +62,7 @@ fn a_buffer_that_nobody_holds_is_free_at_once() {
 fn a_buffer_that_is_held_is_busy_until_the_holder_lets_go() {
     let owner = Owner::new();
     let (buffer, other) = (owner.buffer(RemoteAccess::Read), owner.buffer(RemoteAccess::Read));
-    let (mut child, guest, holds, _socket) = owner.guest();
+    let (_child, guest, holds, _socket) = owner.guest();
     holds.put(7, buffer.id().into()).unwrap();
     owner.unregister(&other).unwrap();
     let busy = owner.unregister(&buffer).unwrap_err();
@@ -73,8 +74,6 @@ fn a_buffer_that_is_held_is_busy_until_the_holder_lets_go() {
     assert_eq!(owner.offering.settle(), 0);
     owner.unregister(&buffer).unwrap();
     assert!(!guest.is_dead());
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
@@ -84,8 +83,7 @@ fn a_dead_holder_holds_nothing() {
     let (mut child, guest, holds, _socket) = owner.guest();
     holds.put(0, buffer.id().into()).unwrap();
     owner.unregister(&buffer).unwrap_err();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.end();
     assert!(guest.is_dead());
     assert_eq!(owner.offering.settle(), 0);
     owner.unregister(&buffer).unwrap();
@@ -95,7 +93,7 @@ fn a_dead_holder_holds_nothing() {
 fn one_that_hung_up_counts_while_it_lives_and_holds() {
     let owner = Owner::new();
     let buffer = owner.buffer(RemoteAccess::ReadWrite);
-    let (mut child, _guest, holds, socket) = owner.guest();
+    let (_child, _guest, holds, socket) = owner.guest();
     holds.put(0, buffer.id().into()).unwrap();
     drop(socket);
     owner.offering.remove_guests(Guest::is_gone);
@@ -104,15 +102,13 @@ fn one_that_hung_up_counts_while_it_lives_and_holds() {
     owner.offering.remove_guests(Guest::is_gone);
     assert!(owner.offering.guests().is_empty());
     assert_eq!(owner.offering.settle(), 0);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
 fn what_is_held_at_the_end_is_kept_for_good() {
     let owner = Owner::new();
     let (held, free) = (owner.buffer(RemoteAccess::Read), owner.buffer(RemoteAccess::Read));
-    let (mut child, _guest, holds, _socket) = owner.guest();
+    let (_child, _guest, holds, _socket) = owner.guest();
     holds.put(0, held.id().into()).unwrap();
     owner.offering.shut();
     assert_eq!(owner.offering.settle(), 1);
@@ -120,8 +116,6 @@ fn what_is_held_at_the_end_is_kept_for_good() {
     assert_eq!((held.in_flight(), free.in_flight()), (1, 0));
     let late = owner.buffer(RemoteAccess::Read);
     assert_eq!(late.in_flight(), 0, "nothing is offered after the end");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
@@ -138,8 +132,7 @@ fn a_page_full_of_nonsense_delays_nobody_and_ends_nothing() {
     let begun = now();
     owner.unregister(&buffer).unwrap_err();
     assert!(now() - begun < Duration::from_secs(5));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.end();
     assert_eq!(owner.offering.settle(), 0);
 }
 

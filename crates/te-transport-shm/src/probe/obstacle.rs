@@ -79,6 +79,11 @@ impl Obstacle {
         Self::Gone { cause: Arc::new(cause) }
     }
 
+    /// Whether nothing is wrong: the peer is of another kind, elsewhere, or ourselves.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::NotOffered | Self::ThisEngine | Self::OtherHost | Self::OtherNamespace)
+    }
+
     /// Whether it stays so for as long as the peer's process lives.
     pub fn lasts(&self) -> bool {
         !matches!(self, Self::Silent { .. } | Self::Full | Self::Gone { .. } | Self::Left { .. })
