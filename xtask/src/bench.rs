@@ -55,6 +55,7 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
     let is_micro = flags.only.as_ref().is_some_and(|part| micro::NAME.contains(part.as_str()));
     ensure!(!groups.is_empty() || is_micro, "no group has this name; `--only list` prints all");
     ensure!(flags.rounds > 0 && flags.seconds > 0.0, "nothing can be measured in no time");
+    ensure!(!flags.keep || flags.only.is_none(), "what is kept is a whole run, not a part of one");
     let _alone = workspace.exclusive()?;
     let mut journal = Journal::create(workspace, "bench")?;
     let tools = Tools::prepare(workspace, &mut journal, flags)?;

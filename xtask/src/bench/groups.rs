@@ -78,7 +78,7 @@ fn latency() -> Vec<Contender> {
 }
 
 /// Ours rests between requests. Mooncake, which sleeps anyhow, is judged without a rest: with one it
-/// takes some forty times as long, and nobody should win by that.
+/// takes up to forty times as long, and nobody should win by that.
 fn parked() -> Vec<Contender> {
     let three = |op| {
         let work = Work { op, block: 4 * K, batch: 1 };

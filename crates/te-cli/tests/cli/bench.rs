@@ -103,6 +103,18 @@ fn settings_reach_both_sides_and_wrong_ones_are_told() {
 }
 
 #[test]
+fn the_way_that_is_asked_for_is_the_one_that_is_used() {
+    for way in ["tcp", "local"] {
+        let rows = bench(&["--block", "64K", "--transport", way, "--verify", "--engine-memory"]);
+        assert_eq!(rows.len(), 2);
+        for row in &rows {
+            assert_eq!((&row["transport"], &row["asked"]), (&way.into(), &way.into()), "{row}");
+            assert_eq!((&row["verified"], &row["memory"]), (&true.into(), &"engine".into()));
+        }
+    }
+}
+
+#[test]
 fn the_help_is_as_it_was_looked_at() {
     let help = te(&["bench", "-h"]).with(0).text();
     assert_eq!(help, include_str!("bench-help.txt"), "{help}");

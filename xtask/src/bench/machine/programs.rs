@@ -85,7 +85,7 @@ impl Machine<'_> {
         let cpu = |side: &str| value["cpu_seconds_per_gigabyte"][side].as_f64();
         let rate = value["gigabytes_per_second"].as_f64();
         // Of a target that is not its own child te knows nothing.
-        let there = cpu("there").or_else(|| Some(ran.share(self.seconds)?.1 / rate?));
+        let there = cpu("there").or_else(|| Some(ran.share()?.1 / rate?));
         Ok(Figures {
             rate,
             requests: value["requests_per_second"].as_f64(),
@@ -114,7 +114,7 @@ impl Machine<'_> {
         let (took, batches) = mooncake_result(&ran.output).context("Mooncake tells no result")?;
         let requests = batches * f64::from(batch);
         let rate = requests * size(block) / took / 1e9;
-        let cpu = ran.share(seconds);
+        let cpu = ran.share();
         Ok(Figures {
             rate: Some(rate),
             requests: Some(requests / took),
@@ -188,15 +188,17 @@ impl Machine<'_> {
 }
 
 impl Ran {
-    /// Cores that the program and its target used in the middle of the last `seconds`: the start
-    /// and the end of a program are not its work.
-    fn share(&self, seconds: f64) -> Option<(f64, f64)> {
-        let end = self.used.last()?.0;
-        let (from, to) = (end - 0.75 * seconds, end - 0.15 * seconds);
-        let first = self.used.iter().find(|used| used.0 >= from)?;
-        let last = self.used.iter().rev().find(|used| used.0 <= to)?;
-        let took = last.0 - first.0;
-        (took > 0.0).then(|| ((last.1 - first.1) / took, (last.2 - first.2) / took))
+    /// Cores that the program and its target used while the target did the middle nine tenths of its
+    /// work: neither the start nor the end of a program is its work, and both last as they like.
+    fn share(&self) -> Option<(f64, f64)> {
+        let (first, last) = (self.used.first()?, self.used.last()?);
+        let reached = |part: f64| {
+            let wanted = first.2 + (last.2 - first.2) * part;
+            self.used.iter().find(|used| used.2 >= wanted)
+        };
+        let (from, to) = (reached(0.05)?, reached(0.95)?);
+        let took = to.0 - from.0;
+        (took > 0.0).then(|| ((to.1 - from.1) / took, (to.2 - from.2) / took))
     }
 }
 
@@ -238,13 +240,17 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_that_of_the_middle() {
-        let at = |t: f64| (t, t * 1.5, t * 0.5);
-        let ran =
-            Ran { output: String::new(), used: (0..20).map(|n| at(f64::from(n) / 10.0)).collect() };
-        let (here, there) = ran.share(1.0).unwrap();
-        assert!((here - 1.5).abs() < 1e-9 && (there - 0.5).abs() < 1e-9);
-        assert_eq!(Ran { output: String::new(), used: Vec::new() }.share(1.0), None);
+    fn the_share_is_that_of_the_work() {
+        // A second of work between a start and an end that last half a second each.
+        let at = |n: i32| {
+            let (t, work) = (f64::from(n) / 100.0, (f64::from(n) / 100.0 - 0.5).clamp(0.0, 1.0));
+            // When its threads end, the account of the program shrinks.
+            (t, if n > 170 { 0.1 } else { 0.2 + work * 1.5 }, 7.0 + work * 0.5)
+        };
+        let ran = Ran { output: String::new(), used: (0..=200).map(at).collect() };
+        let (here, there) = ran.share().unwrap();
+        assert!((here - 1.5).abs() < 1e-6 && (there - 0.5).abs() < 1e-6, "{here} {there}");
+        assert_eq!(Ran { output: String::new(), used: Vec::new() }.share(), None);
     }
 
     #[test]
