@@ -50,7 +50,7 @@ use crate::workers::Workers;
 pub(crate) use landing::Sink;
 use park::{Delayed, Parked};
 pub(crate) use paths::{MAX_TRANSPORTS, Via, Vias};
-use queue::{Fed, Item, PeerQueue};
+use queue::{Fed, Gone, Item, PeerQueue};
 pub(crate) use ways::Route;
 #[cfg(test)]
 pub(crate) use ways::Ways;
@@ -150,10 +150,8 @@ impl Classic {
         for Item { batch, task, .. } in stranded {
             self.end_one(&batch, task, TaskState::Failed, unreached());
         }
-        for Item { batch, task, .. } in orphans {
-            let cause = "the peer is another process than the one that the request was meant for";
-            let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
-            self.end_one(&batch, task, TaskState::Failed, fault);
+        for (Item { batch, task, .. }, gone) in orphans {
+            self.end_one(&batch, task, TaskState::Failed, orphaned(gone));
         }
         if let Some(limit) = self.policy.slice_timeout {
             self.shared.alarm.at(clock.now() + limit);
@@ -395,6 +393,21 @@ impl Shared {
 fn run(tasks: Range<usize>) -> Range<u32> {
     let short = |task| u32::try_from(task).expect("a batch has fewer than 2^32 tasks");
     short(tasks.start)..short(tasks.end)
+}
+
+/// What ends a request that waited while what it was meant for went away.
+fn orphaned(gone: Gone) -> SliceFault {
+    let (class, cause) = match gone {
+        Gone::Process => (
+            FaultClass::Peer,
+            "the peer is another process than the one that the request was meant for",
+        ),
+        Gone::Registration => (
+            FaultClass::Refused,
+            "the peer has taken back the buffer that the request was meant for",
+        ),
+    };
+    SliceFault::new(class, Phase::Queue, cause)
 }
 
 /// What ends a request whose peer no transport reaches.

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use te_metadata::{BufferDescriptor, Incarnation, SegmentDescriptor};
-use te_segment::RemoteSegment;
+use te_segment::{RemoteRange, RemoteSegment};
 use te_transport::{FaultClass, Phase, SliceFault};
 
 /// The policy.
@@ -92,6 +92,19 @@ pub(crate) fn is_other_process(old: &RemoteSegment, new: &RemoteSegment) -> bool
         }
         (old, new) => old != new,
     }
+}
+
+/// Whether the buffer that a range was in is another one in a newer snapshot of the same process, or
+/// none. A Mooncake peer's buffers have no names: there nothing tells.
+pub(crate) fn is_other_registration(
+    (old, new): (&RemoteSegment, &RemoteSegment),
+    range: &RemoteRange,
+) -> bool {
+    if te_metadata::sabotage::is_off("registration-binding") {
+        return false;
+    }
+    let meant = old.buffer_of(range).and_then(|buffer| buffer.te);
+    meant.is_some() && meant != new.buffer_of(range).and_then(|buffer| buffer.te)
 }
 
 fn shares_no_buffer(old: &SegmentDescriptor, new: &SegmentDescriptor) -> bool {

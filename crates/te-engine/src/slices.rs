@@ -25,8 +25,8 @@ pub(crate) struct Flight {
     /// Memory in quarantine that this slice keeps alive.
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) task: u32,
-    /// How many slices the peer had served when it left.
-    pub(crate) served: u32,
+    /// Its place in the order in which slices left for the peer; it wraps.
+    pub(crate) order: u32,
 }
 
 impl Flight {
@@ -233,7 +233,7 @@ mod tests {
     fn flight() -> Flight {
         let since = te_transport::Clock::now(&te_transport::SystemClock);
         let (piece, route) = (Piece::new(0, 1), a_route());
-        Flight { batch: a_batch(), route, since, piece, held: None, task: 0, served: 0 }
+        Flight { batch: a_batch(), route, since, piece, held: None, task: 0, order: 0 }
     }
 
     #[test]

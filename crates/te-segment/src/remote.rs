@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::{HostPort, SegmentDescriptor, SegmentName};
+use te_metadata::{BufferDescriptor, HostPort, SegmentDescriptor, SegmentName};
 
 use crate::id::SegmentId;
 use crate::range::RemoteRange;
@@ -88,6 +88,11 @@ impl RemoteSegment {
         let upto = self.index.partition_point(|reach| reach.start <= range.address());
         let reach = &self.index[..upto].last()?;
         (range.end() <= reach.end).then_some(reach.position)
+    }
+
+    /// The buffer that [`RemoteSegment::locate`] finds.
+    pub fn buffer_of(&self, range: &RemoteRange) -> Option<&BufferDescriptor> {
+        self.descriptor.buffers().get(self.locate(range)?)
     }
 }
 

@@ -34,7 +34,6 @@ pub(crate) trait Target: Send + Sync + 'static {
 /// The peer's buffer that a slice is in, and the offset there; `None` outside of every buffer that
 /// it has published.
 pub(crate) fn buffer_of(slice: &Slice) -> Option<(BufferHandle, u64)> {
-    let found = slice.peer.locate(&slice.remote)?;
-    let buffer = slice.peer.descriptor().buffers().get(found)?;
+    let buffer = slice.peer.buffer_of(&slice.remote)?;
     Some((buffer.te?, slice.remote.address() - buffer.addr))
 }

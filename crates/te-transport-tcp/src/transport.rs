@@ -212,8 +212,7 @@ fn offer(peer: &RemoteSegment) -> Option<Incarnation> {
 /// The buffer and offset of a slice. A range in no buffer that the peer has published goes to
 /// nowhere: the peer says that it has no such buffer.
 fn place(slice: &Slice) -> Place {
-    let found = slice.peer.locate(&slice.remote);
-    let buffer = found.and_then(|at| slice.peer.descriptor().buffers().get(at));
+    let buffer = slice.peer.buffer_of(&slice.remote);
     match buffer.and_then(|buffer| Some((buffer.addr, buffer.te?))) {
         Some((start, buffer)) => Place { buffer, offset: slice.remote.address() - start },
         None => Place::NOWHERE,

@@ -34,7 +34,7 @@ impl Classic {
             return self.fail(flight, fault, completion.remote);
         }
         if completion.result.is_ok() {
-            flight.route.ways.on_served(via, flight.since);
+            flight.route.ways.on_served(via, flight.since, flight.order);
         }
     }
 
@@ -57,7 +57,7 @@ impl Classic {
                 if matches!(fault.class, FaultClass::Refused | FaultClass::Peer) {
                     self.refresh_in_background(flight.peer().id(), flight.since);
                 }
-                self.end_waiting(flight.peer().id(), (flight.via(), flight.served), &fault);
+                self.end_waiting(flight.peer().id(), (flight.via(), flight.order), &fault);
                 self.end_one(&flight.batch, flight.index(), state, fault);
             }
         }
@@ -94,12 +94,12 @@ impl Classic {
     }
 
     /// Ends what waits behind a request that failed because its peer is silent or gone, so that not
-    /// each one finds that out in its turn; unless the peer has `served` more since that one left,
+    /// each one finds that out in its turn; unless the peer has served one that left after `order`,
     /// or can be reached by another transport.
     pub(super) fn end_waiting(
         &self,
         target: SegmentId,
-        (via, served): (Via, u32),
+        (via, order): (Via, u32),
         fault: &SliceFault,
     ) {
         if fault.class != FaultClass::Peer {
@@ -109,7 +109,7 @@ impl Classic {
         if queue.ways.on_failed(via, self.shared.clock.now()) != Failed::Alone {
             return self.pump(&queue);
         }
-        for Item { batch, task, .. } in queue.give_up(served) {
+        for Item { batch, task, .. } in queue.give_up(order) {
             let cause = format!("it waited behind a request that failed: {}", fault.cause);
             let mut behind = SliceFault::new(FaultClass::Peer, Phase::Queue, cause);
             behind.address = fault.address;

@@ -36,8 +36,8 @@ struct Failure {
     fault: SliceFault,
     peer: Arc<RemoteSegment>,
     via: Via,
-    /// How many slices the peer had served when the failed one left.
-    served: u32,
+    /// The place of the failed slice in the order in which slices left for the peer.
+    order: u32,
 }
 
 /// A piece that is tried again at a later time.
@@ -55,8 +55,8 @@ impl Parked {
 
     pub(super) fn faulted(flight: &Flight, fault: SliceFault) -> Self {
         let (peer, via) = (Arc::clone(flight.peer()), flight.via());
-        let Flight { piece, served, .. } = *flight;
-        let failure = Failure { piece, fault, peer, via, served };
+        let Flight { piece, order, .. } = *flight;
+        let failure = Failure { piece, fault, peer, via, order };
         Self {
             batch: Arc::clone(&flight.batch),
             task: flight.index(),
@@ -209,7 +209,7 @@ impl Classic {
                 self.end_one(&batch, task, TaskState::Failed, fault);
             }
             _ => {
-                self.end_waiting(target, (failure.via, failure.served), &failure.fault);
+                self.end_waiting(target, (failure.via, failure.order), &failure.fault);
                 self.end_one(&batch, task, TaskState::Failed, failure.fault);
             }
         }
@@ -218,7 +218,7 @@ impl Classic {
     fn give_up(&self, parked: Parked) {
         let fault = match parked.failure {
             Some(failure) => {
-                self.end_waiting(parked.target, (failure.via, failure.served), &failure.fault);
+                self.end_waiting(parked.target, (failure.via, failure.order), &failure.fault);
                 failure.fault
             }
             None => {

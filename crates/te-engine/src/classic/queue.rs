@@ -5,9 +5,9 @@
 //!     honoured when it ends (no lost wake-up, no lock across `submit`).
 //! I3  Of batches that wait, each gives as many bytes as the others, in turns of `GRANT`: a large one
 //!     does not hold up a small one.
-//! I4  Where a peer is given up that served nothing since, all that waits for it is given up.
-//! I5  A request goes only to the process it was meant for: one whose peer is another process now
-//!     is handed back instead.
+//! I4  Where a peer is given up that served nothing that left later, all that waits for it is given up.
+//! I5  A request goes only to the process and to the registration it was meant for: one whose peer
+//!     is another process now, or has registered the range anew, is handed back instead.
 //! I6  What waits goes to the best transport that does not rest; a piece that one transport may still
 //!     apply goes to no other.
 
@@ -25,9 +25,9 @@ use super::paths::Via;
 use super::turns::{Entry, Turn, Turns};
 use super::ways::{Route, Ways};
 use crate::batch::Batch;
-use crate::retry::is_other_process;
+use crate::retry::{is_other_process, is_other_registration};
 use crate::slices::{Flight, SliceTable};
-use crate::task::Piece;
+use crate::task::{Piece, Work};
 use crate::turnstile::Turnstile;
 
 /// A task to be cut, or one piece of it to be tried again.
@@ -99,10 +99,10 @@ impl PeerQueue {
         self.binds.store(!waiting.bound.is_empty(), Ordering::Release);
     }
 
-    /// Takes out everything that waits, where no more than `served` slices have ended well: the peer
-    /// is silent since then, and would be so for each of them in turn.
-    pub(crate) fn give_up(&self, served: u32) -> Vec<Item> {
-        if self.ways.served() != served {
+    /// Takes out everything that waits, unless a slice ended well that left later than the one at
+    /// `order`, which failed: the peer is silent, and would be so for each of them in turn.
+    pub(crate) fn give_up(&self, order: u32) -> Vec<Item> {
+        if self.ways.has_served_after(order) {
             return Vec::new();
         }
         self.take_all()
@@ -178,7 +178,6 @@ impl PeerQueue {
             takes_free,
             policy: transport.slices_to(&route.peer),
             since,
-            served: self.ways.served(),
             orphans: &mut fed.orphans,
             judged: None,
         };
@@ -222,12 +221,21 @@ impl fmt::Debug for PeerQueue {
 /// What feeding the transports left to be done.
 #[derive(Default)]
 pub(crate) struct Fed {
-    /// Items that were meant for another process than the peer is now.
-    pub(crate) orphans: Vec<Item>,
+    /// Items that were meant for what is not there any more.
+    pub(crate) orphans: Vec<(Item, Gone)>,
     /// Items that no transport can take any more.
     pub(crate) stranded: Vec<Item>,
     /// Slices whose task was told to end while they were handed over.
     pub(crate) ending: Vec<(Via, Vec<SliceToken>)>,
+}
+
+/// What a request that waited was meant for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Another process than the peer is now.
+    Process,
+    /// A buffer that the peer does not offer any more as it was.
+    Registration,
 }
 
 /// What every transport of one round is fed with.
@@ -246,8 +254,7 @@ struct Source<'a> {
     takes_free: bool,
     policy: SlicePolicy,
     since: Instant,
-    served: u32,
-    orphans: &'a mut Vec<Item>,
+    orphans: &'a mut Vec<(Item, Gone)>,
     /// The last snapshot that was compared with the peer, and whether it is of another process.
     judged: Option<(Arc<RemoteSegment>, bool)>,
 }
@@ -275,8 +282,19 @@ impl Source<'_> {
         }
     }
 
-    /// Whether a request that was meant for `meant` must not go to the peer.
-    fn is_orphan(&mut self, meant: &Arc<RemoteSegment>) -> bool {
+    /// Why a request must not go to the peer as it is known now.
+    fn orphaned(&mut self, work: &Work) -> Option<Gone> {
+        let meant = &work.peer;
+        if Arc::ptr_eq(meant, &self.route.peer) {
+            return None;
+        }
+        if self.is_other_process(meant) {
+            return Some(Gone::Process);
+        }
+        is_other_registration((meant, &self.route.peer), &work.remote).then_some(Gone::Registration)
+    }
+
+    fn is_other_process(&mut self, meant: &Arc<RemoteSegment>) -> bool {
         match &self.judged {
             Some((known, verdict)) if Arc::ptr_eq(known, meant) => *verdict,
             _ => {
@@ -297,13 +315,9 @@ impl Source<'_> {
                 continue;
             };
             let task = &mut inner.tasks[index];
-            let peer = &self.route.peer;
-            if let Some(meant) = task.open_work().map(|work| &work.peer)
-                && !Arc::ptr_eq(meant, peer)
-                && self.is_orphan(meant)
-            {
+            if let Some(gone) = task.open_work().and_then(|work| self.orphaned(work)) {
                 let batch = Arc::clone(&turn.batch);
-                self.orphans.push(Item { batch, task: index, piece: again });
+                self.orphans.push((Item { batch, task: index, piece: again }, gone));
                 step(entry, None);
                 continue;
             }
@@ -345,7 +359,7 @@ impl Source<'_> {
             piece,
             held: None,
             task: u32::try_from(task).expect("a batch has fewer than 2^32 tasks"),
-            served: self.served,
+            order: self.queue.ways.next_order(),
         }
     }
 }

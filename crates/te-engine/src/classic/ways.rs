@@ -20,7 +20,9 @@ pub(crate) struct Ways {
     troubled: AtomicBool,
     /// How often the set of transports that reach the peer changed.
     looks: AtomicU32,
-    /// How many slices ended well; it is compared only, and may wrap.
+    /// The place of the slice that left last, counted from 1. Places wrap.
+    left: AtomicU32,
+    /// The furthest place of a slice that ended well.
     served: AtomicU32,
 }
 
@@ -40,6 +42,7 @@ impl Ways {
             paths: Mutex::default(),
             troubled: AtomicBool::new(false),
             looks: AtomicU32::new(0),
+            left: AtomicU32::new(0),
             served: AtomicU32::new(0),
         }
     }
@@ -90,9 +93,16 @@ impl Ways {
         failed
     }
 
-    /// A slice that left at `since` ended well.
-    pub(crate) fn on_served(&self, via: Via, since: Instant) {
-        self.served.fetch_add(1, Ordering::AcqRel);
+    /// The place of a slice that leaves now.
+    pub(crate) fn next_order(&self) -> u32 {
+        self.left.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// A slice that left at `since`, at this place, ended well.
+    pub(crate) fn on_served(&self, via: Via, since: Instant, order: u32) {
+        let further = |served| is_after(order, served).then_some(order);
+        // Where a later one was noted meanwhile, that one counts.
+        let _ = self.served.fetch_update(Ordering::AcqRel, Ordering::Acquire, further);
         if self.troubled.load(Ordering::Acquire) {
             let mut paths = self.paths.lock();
             let is_well = paths.serve(via, since);
@@ -100,14 +110,43 @@ impl Ways {
         }
     }
 
-    /// How many slices ended well so far.
-    pub(crate) fn served(&self) -> u32 {
-        self.served.load(Ordering::Acquire)
+    /// Whether a slice ended well that left after the one at this place.
+    pub(crate) fn has_served_after(&self, order: u32) -> bool {
+        is_after(self.served.load(Ordering::Acquire), order)
     }
+}
+
+/// Whether one place is after another, less than half the way round.
+fn is_after(place: u32, other: u32) -> bool {
+    place.wrapping_sub(other).cast_signed() > 0
 }
 
 impl fmt::Debug for Ways {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ways({:?}, {:?})", self.id, self.paths.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The order in which slices leave and are served.
+
+    use super::*;
+    use crate::testing_support::a_via;
+
+    #[test]
+    fn fb04_only_a_slice_that_left_later_is_a_sign_of_life() {
+        let now = te_transport::Clock::now(&te_transport::SystemClock);
+        let ways = Ways::new(SegmentId::from_u64(1), Arc::new([]));
+        ways.left.store(u32::MAX - 2, Ordering::Release);
+        ways.served.store(u32::MAX - 2, Ordering::Release);
+        let orders: Vec<u32> = (0..4).map(|_| ways.next_order()).collect();
+        assert_eq!(orders, [u32::MAX - 1, u32::MAX, 0, 1]);
+        let serve = |order| ways.on_served(a_via(), now, order);
+        assert!(!ways.has_served_after(orders[0]));
+        serve(orders[2]);
+        serve(orders[1]);
+        assert!(ways.has_served_after(orders[0]) && ways.has_served_after(orders[1]));
+        assert!(!ways.has_served_after(orders[2]) && !ways.has_served_after(orders[3]));
     }
 }

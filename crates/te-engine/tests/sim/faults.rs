@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use te_engine::{FaultClass, RemoteSide, TaskState, TransferRequest};
+use te_engine::{
+    FaultClass, RegisterOptions, RemoteSide, TaskState, TransferRequest, TransferStatus,
+};
 use te_transport::Clock as _;
 use te_transport::testing::SimFabric;
 
@@ -104,6 +106,39 @@ fn what_may_have_reached_a_dead_process_is_not_replayed_to_its_successor() {
 }
 
 #[test]
+fn what_waits_for_a_buffer_that_is_taken_back_does_not_go_to_its_successor() {
+    // Architecture 3.4: the same addresses are registered again while requests wait in the engine. A
+    // look at the newest descriptor, which somebody else's request caused, changes nothing.
+    for_each_seed(|seed| {
+        let world = World::new(SimFabric::builder(seed).queue_limit(1));
+        let (a, b) = (world.node("a"), world.node("b"));
+        fill(&a.region, seed);
+        let (target, base) = (a.engine.open_segment("b").unwrap(), b.region.address());
+        let write = |i: u64| {
+            let local = a.region.range(i * 100, 100).unwrap();
+            TransferRequest::write(local, target, base + i * 100)
+        };
+        let waiting = a.engine.allocate_batch(50).unwrap();
+        a.engine.submit(waiting, &(0..50).map(write).collect::<Vec<_>>()).unwrap();
+        b.engine.unregister(base).unwrap();
+        b.engine.register(&b.region, RegisterOptions::default()).unwrap();
+        let outside = TransferRequest::write(a.region.range(0, 1).unwrap(), target, base - 1);
+        let look = a.engine.allocate_batch(1).unwrap();
+        a.engine.submit(look, &[outside]).unwrap();
+        assert!(world.run(&[&a, &b], &[(&a, waiting), (&a, look)], Duration::from_secs(1)));
+        let statuses = check_final(&a, waiting, &[100; 50]);
+        assert!(statuses.iter().skip(1).all(|status| status.state == TaskState::Failed));
+        let class = |status: &TransferStatus| Some(status.fault.as_ref()?.fault.class);
+        assert!(statuses.iter().skip(1).all(|s| class(s) == Some(FaultClass::Refused)));
+        assert!(bytes_of(&b.region, 100, 4900).iter().all(|byte| *byte == 0));
+        let again = a.engine.allocate_batch(1).unwrap();
+        a.engine.submit(again, &[write(7)]).unwrap();
+        assert!(world.run(&[&a, &b], &[(&a, again)], Duration::from_secs(1)));
+        assert_eq!(check_final(&a, again, &[100])[0].state, TaskState::Completed);
+    });
+}
+
+#[test]
 fn a_range_that_the_peer_does_not_offer_is_refused_without_a_byte_sent() {
     // Peer fault 23 and 32: looked up, looked up once more in a fresh descriptor, refused.
     let world = World::new(SimFabric::builder(1));
@@ -125,7 +160,7 @@ fn a_range_that_the_peer_does_not_offer_is_refused_without_a_byte_sent() {
     }
     // A buffer that was registered after the opening costs one refresh and then works.
     let late = b.engine.allocate(4096).unwrap();
-    b.engine.register(&late, te_engine::RegisterOptions::default()).unwrap();
+    b.engine.register(&late, RegisterOptions::default()).unwrap();
     let before = a.engine.stats().refreshes;
     let write = TransferRequest::write(a.region.range(0, 4096).unwrap(), target, late.address());
     let batch = a.engine.allocate_batch(3).unwrap();

@@ -37,6 +37,8 @@ fn fb04_a_peer_that_never_reads_is_given_up_in_time() {
     let size = usize::try_from(SIZE).unwrap();
     let spec = TargetSpec { size, manner: DataManner::NeverReads, ..TargetSpec::default() };
     let target = HandTarget::start(spec, |_| ()).unwrap();
+    // Pages that are only read count as well where the memory can be lent.
+    from.fill(0, SIZE, 0xa5);
     let case = Case::start("FB04: a peer that never reads", from.pid());
     let heartbeat = Heartbeat::start();
     for round in 1..=2 {

@@ -75,7 +75,8 @@ fn start(arguments: &Arguments) -> Result<(Node, Value), String> {
     let courier = arguments.file.as_deref().zip(arguments.courier.as_deref());
     let courier = courier.map(|(ours, theirs)| Arc::new(Courier::new(ours, theirs)));
     if let Some(courier) = &courier {
-        builder = builder.transport(Arc::clone(courier) as Arc<dyn Transport>);
+        let name = courier.capabilities().name;
+        builder = builder.transport(Arc::clone(courier) as Arc<dyn Transport>).only([name]);
     }
     let engine = Arc::new(builder.build().map_err(|error| chain(&error))?);
     let more = (1..=arguments.more).map(|n| build(&format!("{}-{n}", arguments.host)).build());

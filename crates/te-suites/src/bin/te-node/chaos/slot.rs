@@ -2,8 +2,9 @@
 //!
 //! Every write puts a pattern with a seed of its own at the start of the slot. A write that
 //! completed is *sure*: its words are there. One that ended otherwise, with the remote side not
-//! untouched, may have left each of its words or not. A word is *explained* by the newest write
-//! that covers it and has such a word, if no sure one lies above that.
+//! untouched, may have left each of its words or not, and the first bytes of a last one: a network
+//! cuts where it likes. A word is *explained* by the newest write that covers it and has such a
+//! word, or its first bytes and an older one the others, if no sure one lies above those.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -163,8 +164,14 @@ impl Slot {
     }
 
     fn explain_word(&self, j: u64, word: u64) -> Result<(), String> {
+        let bytes = word.to_le_bytes();
+        let mut left = &bytes[..];
         for layer in self.layers.iter().rev().filter(|layer| 8 * j < layer.len) {
-            if pattern::word(layer.seed, j) == word {
+            let wanted = pattern::word(layer.seed, j).to_le_bytes();
+            let wanted = &wanted[bytes.len() - left.len()..];
+            let same = left.iter().zip(wanted).take_while(|(is, should)| is == should).count();
+            left = &left[same..];
+            if left.is_empty() {
                 return Ok(());
             }
             if layer.sure {
@@ -172,7 +179,7 @@ impl Slot {
                 return Err(format!("word {j} is {origin}, not that of write {:#x}", layer.seed));
             }
         }
-        if word == 0 || !self.known {
+        if !self.known || left.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
         Err(format!("word {j} is {}, which must not be there", self.origin_of(word, j)))
