@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -321,15 +321,17 @@ fn j67_many_threads_and_a_shutdown_end_each_slice_once() {
         let target = b.register(1 << 16);
         let peer = b.as_peer();
         let at = target.region().address();
+        let closed = Arc::new(AtomicBool::new(false));
         let workers: Vec<_> = (0..4u64)
             .map(|worker| {
-                let (a, peer) = (Arc::clone(&a), Arc::clone(&peer));
-                std::thread::spawn(move || work(&a, &peer, at, worker))
+                let (a, peer, closed) = (Arc::clone(&a), Arc::clone(&peer), Arc::clone(&closed));
+                std::thread::spawn(move || work(&a, &peer, (at, worker), &closed))
             })
             .collect();
         eventually("they are at work", || a.transport.stats().bytes_written > 1 << 20);
         let report = a.transport.close(Instant::now() + PATIENCE);
         assert!(report.joined);
+        closed.store(true, Ordering::Relaxed);
         for worker in workers {
             worker.join().unwrap();
         }
@@ -337,21 +339,19 @@ fn j67_many_threads_and_a_shutdown_end_each_slice_once() {
     }
 }
 
-/// Submits until the transport is closed and waits for what it submitted.
-fn work(a: &Node, peer: &Arc<RemoteSegment>, at: u64, worker: u64) {
+/// Submits until the transport is closed and waits for what it submitted. While another thread
+/// hands slices over there is no room.
+fn work(a: &Node, peer: &Arc<RemoteSegment>, (at, worker): (u64, u64), closed: &AtomicBool) {
     let source = a.register(1 << 16);
-    let mut open = true;
-    while open {
+    while !closed.load(Ordering::Relaxed) {
         let op = if worker.is_multiple_of(2) { Opcode::Write } else { Opcode::Read };
         let slices = (0..8).map(|_| a.slice(op, source.region().whole(), at, peer));
         let mut list = List(slices.collect());
         let tokens: Vec<_> = list.0.iter().map(|slice| slice.token).collect();
         let taken = a.transport.submit(peer, &mut list);
         for token in &tokens[..taken] {
-            let end = a.drive_to_end(*token);
-            open &= end.result.is_ok();
+            drop(a.drive_to_end(*token));
         }
-        open &= taken > 0;
     }
 }
 

@@ -6,13 +6,13 @@
 //!   runs    Bytes(n)  Memory(id)   Bytes(n)          Memory(id)     Bytes(n)
 //! ```
 //!
-//! Small payload and payload that is summed are copied in between the frames: a call of its own for
-//! each costs more, and the bytes that were summed are the bytes that go out. One call sends many
-//! requests.
+//! Small payload is copied in between the frames: a part of its own for each costs more. One call
+//! sends many requests. Larger payload that is summed is summed when it is put in: where it changes
+//! before it is out, which nobody may do, the other end finds the sum wrong.
 //!
 //! I1  A frame that was announced goes out whole: where its bytes must not be touched any more,
 //!     zeros take their place.
-//! I2  It holds at most 64 KiB of frames and one block of payload, and of what is out at most
+//! I2  It holds at most 64 KiB of frames and small payload and one frame more, and of what is out at most
 //!     64 KiB more, also where the other end takes little at a time and it never runs empty; and names
 //!     at most 1 MiB of memory and one frame's.
 
@@ -32,10 +32,9 @@ const ENOUGH: usize = 64 << 10;
 const MUCH: u64 = 1 << 20;
 /// Payload up to this many bytes is received together with frames.
 pub(crate) const SMALL: u64 = 16 << 10;
-/// The most that is copied and summed at a time.
-const BLOCK: u64 = 128 << 10;
-/// Room that is kept while nothing waits: [`ENOUGH`], a [`BLOCK`] and the frames around it.
-const KEPT: usize = 200 << 10;
+/// Room that is kept while nothing waits: [`ENOUGH`], the largest payload that is copied and the
+/// frames around it.
+const KEPT: usize = 84 << 10;
 /// Room that a connection without work may hold.
 const FEW: usize = 4 << 10;
 /// How long a connection without work holds more.
@@ -207,13 +206,15 @@ impl Outbox {
         sum: Option<&mut Sum>,
     ) -> Result<u64, CopyError> {
         let left = piece.range.len() - piece.offset;
-        if sum.is_none() && left > self.copied {
-            return Ok(self.put_direct(piece, left.min(u64::from(MAX_DATA))));
+        if left > self.copied {
+            let n = left.min(u64::from(MAX_DATA));
+            sum.map_or(Ok(()), |sum| sum.add_range(piece.range, piece.offset, n))?;
+            self.put_direct(piece, n);
+            return Ok(n);
         }
-        let n = left.min(BLOCK);
-        let len = usize::try_from(n).unwrap_or(0);
+        let len = usize::try_from(left).unwrap_or(0);
         let before = self.staged;
-        self.put(&data(piece, n, left));
+        self.put(&data(piece, left, left));
         let at = piece.range.offset() + piece.offset;
         let copied = piece.range.region().read_into(at, self.bytes.extend(len));
         self.count(len);
@@ -224,10 +225,10 @@ impl Outbox {
         if let Some(sum) = sum {
             sum.add(self.bytes.last(len));
         }
-        Ok(n)
+        Ok(left)
     }
 
-    fn put_direct(&mut self, piece: &Piece<'_>, n: u64) -> u64 {
+    fn put_direct(&mut self, piece: &Piece<'_>, n: u64) {
         self.put(&data(piece, n, piece.range.len() - piece.offset));
         self.staged += n;
         self.named += n;
@@ -237,7 +238,6 @@ impl Outbox {
             offset: piece.offset,
             left: usize::try_from(n).unwrap_or(0),
         }));
-        n
     }
 
     /// Lets go of a request's memory: zeros go out for the rest of what was announced of it.

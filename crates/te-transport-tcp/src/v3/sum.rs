@@ -8,8 +8,8 @@ use std::fmt;
 use crc_fast::{CrcAlgorithm, Digest};
 use te_segment::{CopyError, LocalRange};
 
-/// Bytes that are copied out of a range at a time; small enough to stay in a core's cache.
-const BLOCK: u64 = 64 << 10;
+/// Bytes that are copied out of a range at a time; small enough to stay in a core's first cache.
+const BLOCK: u64 = 16 << 10;
 
 /// A sum that grows.
 pub(crate) struct Sum {
