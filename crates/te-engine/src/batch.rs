@@ -87,6 +87,11 @@ impl Inner {
         self.deadline = self.deadline.into_iter().chain(due).min();
     }
 
+    /// The batch is to be looked at when a task of it is due.
+    pub(crate) fn look_at(&mut self, task: usize) {
+        self.look_again(self.tasks[task].due());
+    }
+
     /// A slice went to a transport.
     pub(crate) fn leave(&mut self, via: Via) {
         self.on_way[via.place()] += 1;

@@ -45,7 +45,7 @@ use crate::retry::RetryPolicy;
 use crate::slices::SliceTable;
 use crate::stats::Counters;
 use crate::status::{NotifyOutcome, TaskFault, TaskState};
-use crate::task::Landing;
+use crate::task::{Landing, Task};
 use crate::workers::Workers;
 pub(crate) use landing::Sink;
 use park::{Delayed, Parked};
@@ -85,6 +85,28 @@ pub(crate) struct Classic {
     /// How often tasks were told to end: whoever hands slices over looks whether that happened
     /// meanwhile.
     ends: AtomicU64,
+}
+
+/// Tasks of one batch that have become final together.
+#[derive(Debug, Default)]
+struct Sealed {
+    tasks: u64,
+    /// What they asked for.
+    bytes: u64,
+    completed: u64,
+    /// Bytes of those that completed.
+    moved: u64,
+}
+
+impl Sealed {
+    fn count(&mut self, task: &Task, len: u64) {
+        self.tasks += 1;
+        self.bytes += len;
+        if task.state() == TaskState::Completed {
+            self.completed += 1;
+            self.moved += task.bytes();
+        }
+    }
 }
 
 impl Classic {
@@ -169,24 +191,37 @@ impl Classic {
         let len = inner.tasks[index].len();
         let landing = event(&mut inner);
         if landing != Landing::Final {
-            let due = inner.tasks[index].due();
-            inner.look_again(due);
+            inner.look_at(index);
             return landing;
         }
-        self.seal(batch, inner, index, len);
+        let mut sealed = Sealed::default();
+        self.note_end(&mut inner, index, len, &mut sealed);
+        self.seal(batch, inner, &sealed);
         Landing::Final
     }
 
-    /// What follows when a task has become final.
-    fn seal(&self, batch: &Arc<Batch>, mut inner: MutexGuard<'_, Inner>, index: usize, len: u64) {
+    /// A task of `len` bytes has become final.
+    fn note_end(&self, inner: &mut Inner, index: usize, len: u64, sealed: &mut Sealed) {
         inner.tasks[index].number_fault(index);
         inner.note_final(index);
-        self.count(&inner, index);
-        self.log(inner.tasks[index].fault());
+        let task = &inner.tasks[index];
+        sealed.count(task, len);
+        self.log(task.fault());
+    }
+
+    /// What follows when tasks of a batch have become final.
+    fn seal(&self, batch: &Arc<Batch>, mut inner: MutexGuard<'_, Inner>, sealed: &Sealed) {
+        if sealed.tasks == 0 {
+            return;
+        }
         let notifies = inner.take_due_notifies();
         let settled = inner.is_settled();
         drop(inner);
-        self.shared.admission.leave(1, len);
+        let counters = &self.shared.counters;
+        counters.completed.add(sealed.completed);
+        counters.bytes.add(sealed.moved);
+        counters.failed.add(sealed.tasks - sealed.completed);
+        self.shared.admission.leave(sealed.tasks, sealed.bytes);
         if settled {
             self.conclude(batch, notifies);
         }
@@ -212,7 +247,9 @@ impl Classic {
         if !te_metadata::sabotage::is_off("quarantine") {
             self.slices.hold(batch, index, &held);
         }
-        self.seal(batch, inner, index, len);
+        let mut sealed = Sealed::default();
+        self.note_end(&mut inner, index, len, &mut sealed);
+        self.seal(batch, inner, &sealed);
     }
 
     /// When the memory of a task that ends now goes to quarantine.
@@ -223,16 +260,6 @@ impl Classic {
     fn log(&self, fault: Option<&TaskFault>) {
         if let Some(fault) = fault {
             self.shared.alarm.at(self.shared.faults.note(self.shared.clock.now(), fault));
-        }
-    }
-
-    fn count(&self, inner: &Inner, index: usize) {
-        let (counters, task) = (&self.shared.counters, &inner.tasks[index]);
-        if task.state() == TaskState::Completed {
-            counters.completed.add(1);
-            counters.bytes.add(task.bytes());
-        } else {
-            counters.failed.add(1);
         }
     }
 

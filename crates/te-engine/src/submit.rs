@@ -85,11 +85,11 @@ impl TransferEngine {
         let begun = self.now();
         let given = Terms { timeout: Some(timeout), patience: timeout, notify: None };
         self.submit_all(batch, requests, given)?;
-        let status = match self.wait_for(batch, begun, timeout) {
+        let status = match self.wait_for(batch, Some(begun), timeout) {
             Ok(status) => status,
             Err(WaitError::TimedOut { .. }) => {
                 self.call_back(batch);
-                self.wait_for(batch, self.now(), self.config.engine.shutdown_timeout)?
+                self.wait_for(batch, None, self.config.engine.shutdown_timeout)?
             }
             Err(error) => return Err(error.into()),
         };

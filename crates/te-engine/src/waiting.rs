@@ -15,25 +15,27 @@ impl TransferEngine {
     /// # Errors
     /// [`WaitError::TimedOut`]: the batch goes on; wait again, or cancel it.
     pub fn wait(&self, batch: BatchId, timeout: Duration) -> Result<BatchStatus, WaitError> {
-        self.wait_for(&*self.find(batch)?, self.now(), timeout)
+        self.wait_for(&*self.find(batch)?, None, timeout)
     }
 
-    /// Waits until `timeout` after `begun` at most.
+    /// Waits until `timeout` after `begun` at most; from now on, where that is not given.
     pub(crate) fn wait_for(
         &self,
         found: &Batch,
-        begun: Instant,
+        begun: Option<Instant>,
         timeout: Duration,
     ) -> Result<BatchStatus, WaitError> {
         /// A caller that drives looks up at least this often: its batch may end elsewhere.
         const LOOK_UP: Duration = Duration::from_millis(5);
-        let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
+        let mut begun = begun;
         loop {
             let status = found.status();
             if status.state.is_final() {
                 return Ok(status);
             }
             let now = self.now();
+            let begun = *begun.get_or_insert(now);
+            let until = begun.checked_add(timeout).unwrap_or(begun + FAR);
             if now >= until {
                 let open = status.total - status.completed - status.failed;
                 let (batch, waited) = (found.id(), now - begun);

@@ -37,7 +37,7 @@ pub use local::{
 };
 #[cfg(any(test, feature = "testing"))]
 pub use memory::VanishingMemory;
-pub use memory::{MapError, Region, SharedMemory, Span};
+pub use memory::{ForkMark, MapError, Region, SharedMemory, Span};
 pub use plan::{Pieces, SlicePolicy};
 pub use rail::{RailIndex, RailPauses, RailSet, RailState};
 pub use range::{LocalRange, RemoteRange};

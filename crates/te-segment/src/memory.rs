@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub(crate) use self::mapping::{Mapping, Source, page_size};
+pub use self::mark::ForkMark;
 pub(crate) use self::shared::sealed_file;
 pub use self::shared::{MapError, SharedMemory};
 use crate::alloc::AlignedBuffer;
@@ -24,6 +25,7 @@ use crate::error::{CopyError, RangeError, RegionError};
 use crate::range::{LocalRange, check};
 
 mod mapping;
+mod mark;
 mod shared;
 
 #[derive(Clone)]

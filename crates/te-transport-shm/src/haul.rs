@@ -56,7 +56,7 @@ pub(crate) struct Haul<T> {
     tidy_at: Option<Instant>,
     news: News<T>,
     held: Vec<BufferHandle>,
-    ends: Vec<Completion>,
+    ends: VecDeque<Completion>,
     unfinished: Vec<Job>,
 }
 
@@ -79,7 +79,7 @@ impl<T: Target> Haul<T> {
             tidy_at: None,
             news: News::default(),
             held: Vec::new(),
-            ends: Vec::new(),
+            ends: VecDeque::new(),
             unfinished: Vec::new(),
         }
     }
@@ -96,7 +96,7 @@ impl<T: Target> Haul<T> {
         }
         for (mut job, fault) in news.strays.drain(..) {
             job.fail(fault);
-            self.ends.push(job.into_end(false));
+            self.ends.push_back(job.into_end(false));
         }
         let mut reported = self.report(Vec::new());
         let cancelled: HashSet<_> = news.cancelled.drain(..).collect();
@@ -121,7 +121,7 @@ impl<T: Target> Haul<T> {
             rooms.extend(lane.on_ended(gone.len()));
             for mut job in gone {
                 job.fail(why.clone());
-                self.ends.push(job.into_end(false));
+                self.ends.push_back(job.into_end(false));
             }
         }
         self.report(rooms)
@@ -169,7 +169,7 @@ impl<T: Target> Haul<T> {
         }
         for job in active.jobs.drain(..chosen) {
             if job.is_over() {
-                self.ends.push(job.into_end(doubt));
+                self.ends.push_back(job.into_end(doubt));
             } else {
                 self.unfinished.push(job);
             }
@@ -192,7 +192,7 @@ impl<T: Target> Haul<T> {
     /// Tells the sink; no lock and no guard is held.
     fn report(&mut self, rooms: Vec<SegmentId>) -> u64 {
         let n = self.ends.len() as u64;
-        self.ends.drain(..).for_each(|end| self.sink.complete(end));
+        self.sink.complete_all(&mut self.ends);
         rooms.into_iter().for_each(|peer| self.sink.room(peer));
         n
     }

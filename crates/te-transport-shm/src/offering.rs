@@ -1,6 +1,6 @@
 //! Our buffers as others see them, and what waits for others to let go.
 //!
-//! I1  A buffer that others may touch is kept from being unregistered by a guard of ours, until
+//! I1  A buffer that others may touch is kept from being unregistered by a hold of ours, until
 //!     none of them holds it.
 //! I2  An initiator is on the list before it is told of the guard table, so no hold is overlooked.
 //! I3  A hold counts while the process that put it lives, and no longer.
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use te_metadata::{BufferHandle, sabotage};
-use te_segment::{BufferGuard, BufferId, LocalBuffer, RemoteAccess};
+use te_segment::{BufferHold, BufferId, LocalBuffer, RemoteAccess};
 
 use crate::server::Guest;
 use crate::table::GuardTable;
 
-/// Guards that nobody lets go of any more. They are named here, and not forgotten, so that whoever
+/// Holds that nobody lets go of any more. They are named here, and not forgotten, so that whoever
 /// looks for memory that got lost finds none.
-static KEPT: Mutex<Vec<BufferGuard>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<BufferHold>> = Mutex::new(Vec::new());
 
 /// See the module.
 pub(crate) struct Offering {
@@ -28,11 +28,11 @@ pub(crate) struct Offering {
 
 #[derive(Default)]
 struct State {
-    open: HashMap<BufferHandle, BufferGuard>,
+    open: HashMap<BufferHandle, BufferHold>,
     /// How many of them are not lent.
     private: usize,
     /// Closed to new holds; somebody still has one.
-    closing: Vec<(BufferId, BufferGuard)>,
+    closing: Vec<(BufferId, BufferHold)>,
     guests: Vec<Arc<Guest>>,
     shut: bool,
 }
@@ -60,11 +60,12 @@ impl Offering {
         if remote == RemoteAccess::None {
             return;
         }
-        let Ok(guard) = buffer.hold(buffer.region().whole()) else { return };
+        let region = buffer.region();
+        let Ok(hold) = Arc::clone(buffer).keep(region.address(), region.len()) else { return };
         let mut state = self.state.lock();
         let lent = buffer.region().shared().is_some();
         if !state.shut && self.table.open(buffer.id(), remote, lent) {
-            state.open.insert(buffer.id().into(), guard);
+            state.open.insert(buffer.id().into(), hold);
             state.private += usize::from(!lent);
             self.table.set_private(state.private);
         }
@@ -72,7 +73,7 @@ impl Offering {
 
     /// A buffer that is offered now.
     pub(crate) fn find(&self, buffer: BufferHandle) -> Option<Arc<LocalBuffer>> {
-        self.state.lock().open.get(&buffer).map(|guard| Arc::clone(guard.buffer()))
+        self.state.lock().open.get(&buffer).map(|hold| Arc::clone(hold.buffer()))
     }
 
     /// Takes a buffer back. Says whether somebody still holds it: [`Offering::settle`] lets go of
@@ -80,12 +81,12 @@ impl Offering {
     pub(crate) fn close(&self, buffer: BufferId) -> bool {
         let mut state = self.state.lock();
         self.table.close(buffer);
-        let Some(guard) = state.open.remove(&buffer.into()) else { return false };
-        state.private -= usize::from(guard.buffer().region().shared().is_none());
+        let Some(hold) = state.open.remove(&buffer.into()) else { return false };
+        state.private -= usize::from(hold.buffer().region().shared().is_none());
         self.table.set_private(state.private);
         let is_held = state.is_held(buffer);
         if is_held {
-            state.closing.push((buffer, guard));
+            state.closing.push((buffer, hold));
         }
         is_held
     }
@@ -105,10 +106,10 @@ impl Offering {
         let mut state = self.state.lock();
         state.shut = true;
         self.table.shut();
-        for guard in std::mem::take(&mut state.open).into_values() {
-            let buffer = guard.buffer().id();
+        for hold in std::mem::take(&mut state.open).into_values() {
+            let buffer = hold.buffer().id();
             self.table.close(buffer);
-            state.closing.push((buffer, guard));
+            state.closing.push((buffer, hold));
         }
     }
 
@@ -116,7 +117,7 @@ impl Offering {
     /// be used for anything else.
     pub(crate) fn keep_for_good(&self) {
         let closing = std::mem::take(&mut self.state.lock().closing);
-        KEPT.lock().extend(closing.into_iter().map(|(_, guard)| guard));
+        KEPT.lock().extend(closing.into_iter().map(|(_, hold)| hold));
     }
 
     pub(crate) fn add_guest(&self, guest: Arc<Guest>) {

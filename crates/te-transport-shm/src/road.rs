@@ -113,7 +113,10 @@ impl<T: Target> Road<T> {
     ) -> usize {
         let Some((room, mut jobs)) = lane.reserve(peer) else { return 0 };
         // The source belongs to the engine, so nothing of ours is locked while it is asked.
-        jobs.extend(std::iter::from_fn(|| source.next_slice()).take(room).map(Job::new));
+        source.pour(&mut |slice| {
+            jobs.push_back(Job::new(slice));
+            jobs.len() < room
+        });
         let taken = jobs.len();
         let more = (taken == room).then_some(peer);
         if lane.push(jobs, more) {

@@ -87,7 +87,7 @@ pub(crate) struct Client {
     eager: VecDeque<usize>,
     /// Peers whose pool may have orders.
     stirred: VecDeque<usize>,
-    completions: Vec<Completion>,
+    completions: VecDeque<Completion>,
     room: Vec<SegmentId>,
     complaints: Throttle,
     /// The link that had the last event.
@@ -126,7 +126,7 @@ impl Client {
             scratch: scratch(),
             eager: VecDeque::new(),
             stirred: VecDeque::new(),
-            completions: Vec::new(),
+            completions: VecDeque::new(),
             room: Vec::new(),
             complaints: Throttle::new(),
             latest: 0,
@@ -269,7 +269,7 @@ impl Client {
             Err(FaultClass::Corrupt) => self.parts.counters.corrupt.one(),
             _ => {}
         }
-        self.completions.push(Completion { token, result, remote });
+        self.completions.push_back(Completion { token, result, remote });
     }
 
     fn tell_room(&mut self, address: &Destination, left: Load) {
@@ -278,9 +278,16 @@ impl Client {
 
     fn report(&mut self, now: Instant) -> u64 {
         let reported = self.completions.len() as u64;
-        for completion in std::mem::take(&mut self.completions) {
-            self.call(now, |sink| sink.complete(completion));
+        let mut completions = std::mem::take(&mut self.completions);
+        while !completions.is_empty() {
+            let left = completions.len();
+            self.call(now, |sink| sink.complete_all(&mut completions));
+            if completions.len() == left {
+                // Whoever panics before it takes one does so again.
+                completions.pop_front();
+            }
         }
+        self.completions = completions;
         for segment in std::mem::take(&mut self.room) {
             self.call(now, |sink| sink.room(segment));
         }

@@ -184,11 +184,12 @@ impl TcpTransport {
     /// Takes slices until the room is used up, and gives how much that was.
     fn take(&self, source: &mut dyn SliceSource, v3: bool, room: Load) -> (Vec<Job>, Load) {
         let (mut jobs, mut used) = (Vec::new(), Load::default());
-        while used.is_below(room)
-            && let Some(slice) = source.next_slice()
-        {
-            used.add(&slice);
-            jobs.push(self.job(slice, v3));
+        if used.is_below(room) {
+            source.pour(&mut |slice| {
+                used.add(&slice);
+                jobs.push(self.job(slice, v3));
+                used.is_below(room)
+            });
         }
         (jobs, used)
     }

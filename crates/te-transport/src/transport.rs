@@ -49,6 +49,16 @@ pub type TransportRegisterError = Box<dyn std::error::Error + Send + Sync>;
 pub trait SliceSource {
     /// The next slice. A slice that was taken is completed exactly once.
     fn next_slice(&mut self) -> Option<Slice>;
+
+    /// Gives one slice after the other to `take` until that wants no more or none is left. Costs less
+    /// than [`SliceSource::next_slice`] for each; `take` must not wait, and not call the engine.
+    fn pour(&mut self, take: &mut dyn FnMut(Slice) -> bool) {
+        while let Some(slice) = self.next_slice() {
+            if !take(slice) {
+                return;
+            }
+        }
+    }
 }
 
 impl SliceSource for VecDeque<Slice> {

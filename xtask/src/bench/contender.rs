@@ -50,8 +50,8 @@ pub(crate) enum Who {
     TeToMooncake,
     /// Mooncake's initiator, our target.
     MooncakeToTe,
-    /// One stream.
-    Iperf,
+    /// So many streams.
+    Iperf(u32),
     /// Private memory into a shared mapping, within a process.
     Memcpy,
     /// The bare system call.

@@ -46,9 +46,9 @@ fn with_mooncake(block: u64, batch: u32) -> Vec<Contender> {
 fn tcp() -> Vec<Group> {
     let write = |block, batch| Work { op: Op::Write, block, batch };
     let mut large = with_mooncake(M, 8);
-    large.push(Contender::new("iperf3", Who::Iperf, write(M, 1)));
+    large.push(Contender::new("iperf3", Who::Iperf(1), write(M, 1)));
     let mut one_core = with_mooncake(M, 8);
-    one_core.push(Contender::new("iperf3", Who::Iperf, write(M, 1)));
+    one_core.push(Contender::new("iperf3", Who::Iperf(1), write(M, 1)));
     let one_core = one_core.into_iter().map(Contender::on_one_core).collect();
     let low = Op::BOTH.into_iter().flat_map(|op| {
         let work = Work { op, block: M, batch: 8 };
@@ -60,12 +60,27 @@ fn tcp() -> Vec<Group> {
         group("tcp-64m", "TCP, 64 MiB × 1, beside Mooncake", with_mooncake(64 * M, 1)),
         group("tcp-64k", "TCP, 64 KiB × 128, beside Mooncake", with_mooncake(64 * K, 128)),
         group("tcp-4k", "TCP, 4 KiB × 128, beside Mooncake", with_mooncake(4 * K, 128)),
+        group("lanes", "TCP, 64 MiB × 8 over 1, 2 and 4 connections, beside iperf3", lanes()),
         group("latency", "TCP, one 4 KiB after the other", latency()),
         group("latency-parked", "the same with a pause in which both sides fall asleep", parked()),
         group("one-core", "TCP, 1 MiB × 8, both ends on one core", one_core),
         group("low-cpu", "TCP, 1 MiB × 8, in the mode that spares the processor", low.collect()),
         group("against", "both ends on one core, beside another revision", against()),
     ]
+}
+
+/// FB11: what more connections bring.
+fn lanes() -> Vec<Contender> {
+    let write = |block, batch| Work { op: Op::Write, block, batch };
+    let ours = [
+        ("te 1 lane", TCP),
+        ("te 2 lanes", "--transport tcp --set tcp.lanes_per_rail=2"),
+        ("te 4 lanes", "--transport tcp --set tcp.lanes_per_rail=4"),
+    ];
+    let ours = ours.map(|(name, options)| Contender::new(name, Who::Te(options), write(64 * M, 8)));
+    let theirs = [("iperf3", 1), ("iperf3 four streams", 4)];
+    let theirs = theirs.map(|(name, n)| Contender::new(name, Who::Iperf(n), write(M, 1)));
+    ours.into_iter().chain(theirs).collect()
 }
 
 fn latency() -> Vec<Contender> {

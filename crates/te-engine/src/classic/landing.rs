@@ -5,15 +5,16 @@
 //! I2  A piece that a transport may still apply at the peer goes to that transport again, or nowhere.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use te_segment::SegmentId;
 use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
 
-use super::Classic;
 use super::park::Parked;
 use super::paths::{Failed, Via};
 use super::queue::Item;
+use super::{Classic, Sealed};
 use crate::data_path::DataPath as _;
 use crate::retry::Verdict;
 use crate::slices::Flight;
@@ -24,6 +25,59 @@ use crate::task::{Landing, Piece};
 const MAX_DETOURS: u8 = 32;
 
 impl Classic {
+    /// Takes the ends of slices, those of one batch under its lock together.
+    fn land_all(&self, ends: &mut VecDeque<Completion>) {
+        let mut next = self.next_end(ends);
+        while let Some((flight, end)) = next {
+            next = if end.result.is_ok() {
+                self.land_run(flight, end, ends)
+            } else {
+                self.land(flight, &end);
+                self.next_end(ends)
+            };
+        }
+    }
+
+    /// The next end of a slice that is in flight.
+    fn next_end(&self, ends: &mut VecDeque<Completion>) -> Option<(Flight, Completion)> {
+        loop {
+            let end = ends.pop_front()?;
+            if let Some(flight) = self.slices.take(end.token) {
+                return Some((flight, end));
+            }
+            self.shared.counters.stale_completions.add(1);
+        }
+    }
+
+    /// Lands slices of one batch that ended well. Gives the first end that is of another kind.
+    fn land_run(
+        &self,
+        mut flight: Flight,
+        mut end: Completion,
+        ends: &mut VecDeque<Completion>,
+    ) -> Option<(Flight, Completion)> {
+        let batch = Arc::clone(&flight.batch);
+        let (mut inner, mut sealed) = (batch.lock(), Sealed::default());
+        let next = loop {
+            let task = flight.index();
+            inner.arrive(flight.via());
+            let len = inner.tasks[task].len();
+            match inner.tasks[task].land(flight.piece, &end) {
+                Landing::Final => self.note_end(&mut inner, task, len, &mut sealed),
+                _ => inner.look_at(task),
+            }
+            flight.route.ways.on_served(flight.via(), flight.since, flight.order);
+            match self.next_end(ends) {
+                Some((also, well)) if well.result.is_ok() && Arc::ptr_eq(&also.batch, &batch) => {
+                    (flight, end) = (also, well);
+                }
+                other => break other,
+            }
+        };
+        self.seal(&batch, inner, &sealed);
+        next
+    }
+
     fn land(&self, flight: Flight, completion: &Completion) {
         let (task, via, piece) = (flight.index(), flight.via(), flight.piece);
         let landing = self.apply(&flight.batch, task, |inner| {
@@ -31,10 +85,7 @@ impl Classic {
             inner.tasks[task].land(piece, completion)
         });
         if let Landing::Fault(fault) = landing {
-            return self.fail(flight, fault, completion.remote);
-        }
-        if completion.result.is_ok() {
-            flight.route.ways.on_served(via, flight.since, flight.order);
+            self.fail(flight, fault, completion.remote);
         }
     }
 
@@ -120,10 +171,11 @@ impl Classic {
 
 impl CompletionSink for Classic {
     fn complete(&self, completion: Completion) {
-        match self.slices.take(completion.token) {
-            Some(flight) => self.land(flight, &completion),
-            None => self.shared.counters.stale_completions.add(1),
-        }
+        self.land_all(&mut VecDeque::from([completion]));
+    }
+
+    fn complete_all(&self, completions: &mut VecDeque<Completion>) {
+        self.land_all(completions);
     }
 
     fn room(&self, peer: SegmentId) {
@@ -167,6 +219,16 @@ impl CompletionSink for Sink {
         if let Some(classic) = self.0.upgrade() {
             let _report = Report::begin();
             classic.complete(completion);
+        }
+    }
+
+    fn complete_all(&self, completions: &mut VecDeque<Completion>) {
+        match self.0.upgrade() {
+            Some(classic) => {
+                let _report = Report::begin();
+                classic.complete_all(completions);
+            }
+            None => completions.clear(),
         }
     }
 

@@ -24,7 +24,7 @@ use te_transport::{Clock, SliceSource, Transport};
 use super::paths::Via;
 use super::turns::{Entry, Turn, Turns};
 use super::ways::{Route, Ways};
-use crate::batch::Batch;
+use crate::batch::{Batch, Inner};
 use crate::retry::{is_other_process, is_other_registration};
 use crate::slices::{Flight, SliceTable};
 use crate::task::{Piece, Work};
@@ -261,25 +261,43 @@ struct Source<'a> {
 
 impl SliceSource for Source<'_> {
     fn next_slice(&mut self) -> Option<Slice> {
-        let mut waiting = self.queue.waiting.lock();
+        let mut next = None;
+        self.pour(&mut |slice| {
+            next = Some(slice);
+            false
+        });
+        next
+    }
+
+    fn pour(&mut self, take: &mut dyn FnMut(Slice) -> bool) {
+        let queue = self.queue;
+        let mut waiting = queue.waiting.lock();
         if let Some(turns) = waiting.bound_to(self.route.via)
-            && let Some(slice) = self.next_from(turns)
+            && !self.pour_from(turns, take)
         {
-            return Some(slice);
+            return;
         }
-        if self.takes_free { self.next_from(&mut waiting.free) } else { None }
+        if self.takes_free {
+            self.pour_from(&mut waiting.free, take);
+        }
     }
 }
 
 impl Source<'_> {
-    fn next_from(&mut self, turns: &mut Turns) -> Option<Slice> {
-        loop {
-            let slice = self.next_of(turns.current()?);
-            turns.charge(slice.as_ref().map_or(0, Slice::len));
-            if slice.is_some() {
-                return slice;
+    /// Gives what waits, batch after batch as their turns come. Whether more is wanted.
+    fn pour_from(&mut self, turns: &mut Turns, take: &mut dyn FnMut(Slice) -> bool) -> bool {
+        while let Some(turn) = turns.current() {
+            let batch = Arc::clone(&turn.batch);
+            let mut inner = batch.lock();
+            while let Some(turn) = turns.current().filter(|turn| Arc::ptr_eq(&turn.batch, &batch)) {
+                let slice = self.next_of(turn, &mut inner);
+                turns.charge(slice.as_ref().map_or(0, Slice::len));
+                if slice.is_some_and(|slice| !take(slice)) {
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// Why a request must not go to the peer as it is known now.
@@ -306,8 +324,7 @@ impl Source<'_> {
     }
 
     /// The next slice of a batch. Entries that have none left are taken out.
-    fn next_of(&mut self, turn: &mut Turn) -> Option<Slice> {
-        let mut inner = turn.batch.lock();
+    fn next_of(&mut self, turn: &mut Turn, inner: &mut Inner) -> Option<Slice> {
         loop {
             let entry = turn.entries.front_mut()?;
             let Some((index, again)) = entry.first() else {

@@ -159,6 +159,10 @@ impl Turns {
     /// The batch whose turn it is. One that has used its credit up while others wait goes to the end
     /// of the line.
     pub(super) fn current(&mut self) -> Option<&mut Turn> {
+        let is_on = |turn: &Turn| turn.credit > 0 || self.order.is_empty();
+        if self.current.as_ref().is_some_and(is_on) {
+            return self.current.as_mut();
+        }
         loop {
             let turn = match self.current.take() {
                 Some(turn) => turn,

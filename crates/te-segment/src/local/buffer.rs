@@ -178,6 +178,13 @@ impl Drop for Change {
 #[derive(Debug)]
 pub struct BufferHold(Arc<LocalBuffer>);
 
+impl BufferHold {
+    /// The buffer.
+    pub fn buffer(&self) -> &Arc<LocalBuffer> {
+        &self.0
+    }
+}
+
 impl Drop for BufferHold {
     fn drop(&mut self) {
         self.0.release();

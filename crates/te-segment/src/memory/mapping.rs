@@ -129,6 +129,25 @@ impl Mapping {
         self.advise(libc::MADV_COLLAPSE)
     }
 
+    /// Shows forked children zeros in place of these bytes.
+    pub(super) fn wipe_on_fork(&self) -> io::Result<()> {
+        self.advise(libc::MADV_WIPEONFORK)
+    }
+
+    /// Sets the first byte of a writable mapping.
+    pub(super) fn set_first(&self, byte: u8) {
+        assert!(self.writable && self.mapped > 0, "there is no byte to write");
+        // SAFETY: the byte is mapped and writable (I1), and nobody has a reference to it.
+        unsafe { self.ptr.write_volatile(byte) };
+    }
+
+    /// The first byte.
+    pub(super) fn first(&self) -> u8 {
+        assert!(self.mapped > 0, "there is no byte to read");
+        // SAFETY: the byte is mapped (I1), and nobody has a reference to it.
+        unsafe { self.ptr.read_volatile() }
+    }
+
     /// Gives every page its memory.
     pub(crate) fn populate(&self) -> io::Result<()> {
         match self.advise(libc::MADV_POPULATE_WRITE) {
@@ -151,7 +170,8 @@ impl Mapping {
     }
 
     fn advise(&self, advice: c_int) -> io::Result<()> {
-        // SAFETY: these advices change which pages lie behind the range, never its bytes.
+        // SAFETY: these advices change which pages lie behind the range, never its bytes in this
+        // process.
         answer(unsafe { libc::madvise(self.start(), self.mapped, advice) })
     }
 

@@ -28,7 +28,7 @@ impl Machine<'_> {
             }
             Who::MooncakeToTe => self.mooncake(contender, Kind::Te),
             Who::MooncakeLatency { pause_us } => self.mooncake_latency(contender, *pause_us),
-            Who::Iperf => self.iperf(contender),
+            Who::Iperf(streams) => self.iperf(contender, *streams),
             Who::Memcpy => self.own(&Ok(self.tools.machine.clone()), &["memcpy"], work, None),
             Who::ProcessVm => {
                 let words = ["vm", work.op.capitals()];
@@ -134,7 +134,7 @@ impl Machine<'_> {
         Ok(plain(&json(&self.run(command, Some(pid))?.output)?))
     }
 
-    fn iperf(&self, contender: &Contender) -> anyhow::Result<Figures> {
+    fn iperf(&self, contender: &Contender, streams: u32) -> anyhow::Result<Figures> {
         wanted(&self.tools.iperf)?;
         let program = std::path::Path::new("iperf3");
         let mut server = measured(self.tools, program, contender.on_one_core);
@@ -145,6 +145,7 @@ impl Machine<'_> {
         pause(Duration::from_millis(200));
         let mut client = measured(self.tools, program, contender.on_one_core);
         client.args(["-c", "127.0.0.1", "-p", PORT, "-J", "-t", &self.seconds.ceil().to_string()]);
+        client.args(["-P", &streams.to_string()]);
         let ran = self.run(client, None);
         let _ = server.kill();
         server.wait().context("cannot wait for iperf3")?;

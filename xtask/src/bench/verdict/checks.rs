@@ -90,6 +90,9 @@ fn tcp() -> Vec<Check> {
         let ours = name("mooncake to te write", "mooncake to te read");
         checks.push(ratio((work, "v2", ours, theirs), Rate, AtLeast(1.0)).aim("1.2 ×"));
     }
+    const FOUR: &[&str] = &["iperf3 four streams write"];
+    let work = "TCP 64 MiB × 8, four connections, write";
+    checks.push(ratio((work, "lanes", "te 4 lanes write", FOUR), Rate, AtLeast(0.7)));
     checks
 }
 

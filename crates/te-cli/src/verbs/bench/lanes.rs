@@ -86,20 +86,23 @@ impl Setup<'_> {
         let mut latency = histogram();
         let mut batches = 0;
         let watch = Watch::start();
+        let mut last = Duration::ZERO;
         for requests in places.iter().cycle() {
             if let Some(pause) = self.args.pause {
                 Watch::start().rest(pause);
+                last = watch.elapsed();
             }
-            let batch = Watch::start();
             self.batch(requests)?;
-            let nanoseconds = u64::try_from(batch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = watch.elapsed();
+            let nanoseconds = u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX);
             latency.saturating_record(nanoseconds);
             batches += 1;
-            if watch.elapsed() >= time {
+            last = now;
+            if now >= time {
                 break;
             }
         }
-        Ok(Lane { batches, time: watch.elapsed(), latency })
+        Ok(Lane { batches, time: last, latency })
     }
 
     fn batch(&self, requests: &[TransferRequest]) -> Result<(), CliError> {
