@@ -141,7 +141,7 @@ impl Classic {
         if let Some(queue) = self.known_queue(peer.id()) {
             return Some(queue);
         }
-        if !self.reaches(peer) {
+        if !self.reaches(peer, self.shared.clock.now()) {
             return None;
         }
         let place = usize::try_from(peer.id().as_u64()).ok()?;
@@ -310,9 +310,9 @@ impl Classic {
 }
 
 impl DataPath for Classic {
-    fn reaches(&self, peer: &Arc<RemoteSegment>) -> bool {
+    fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
         match self.known_queue(peer.id()) {
-            Some(queue) => queue.ways.reaches(peer, self.shared.clock.now()),
+            Some(queue) => queue.ways.reaches(peer, now),
             None => self.transports.iter().any(|transport| transport.reaches(peer)),
         }
     }

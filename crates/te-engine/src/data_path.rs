@@ -15,8 +15,8 @@ use crate::status::TaskState;
 
 /// Moves tasks to their end.
 pub(crate) trait DataPath: fmt::Debug + Send + Sync {
-    /// Whether some transport reaches this peer.
-    fn reaches(&self, peer: &Arc<RemoteSegment>) -> bool;
+    /// Whether some transport reaches this peer, by what is known now.
+    fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool;
 
     /// Takes charge of tasks that were just added to a batch; each open one of them reaches one
     /// final state. What none of them is open for, such as a notification, is done here too.

@@ -160,7 +160,14 @@ impl TransferEngine {
         for (index, request) in requests.iter().enumerate() {
             let peer = match last {
                 Some((id, ref peer)) if id == request.target => peer,
-                _ => &last.insert((request.target, self.check_target(index, request.target)?)).1,
+                _ => {
+                    &last
+                        .insert((
+                            request.target,
+                            self.check_target((index, request.target), terms.0)?,
+                        ))
+                        .1
+                }
             };
             let work = self.check_one(index, request, peer, terms)?;
             checked.open += u64::from(!request.local.is_empty());
@@ -172,12 +179,12 @@ impl TransferEngine {
 
     fn check_target(
         &self,
-        index: usize,
-        target: SegmentId,
+        (index, target): (usize, SegmentId),
+        now: Instant,
     ) -> Result<Arc<RemoteSegment>, SubmitError> {
         let unknown = SubmitError::UnknownSegment { index, target };
         let peer = self.shared.peers.current(target).ok_or(unknown)?;
-        if !self.path.reaches(&peer) {
+        if !self.path.reaches(&peer, now) {
             let (offers, ours) = (offers(&peer), self.path.names().join(", "));
             let peer = peer.name().as_str().into();
             return Err(SubmitError::NoTransport { index, peer, offers, ours });

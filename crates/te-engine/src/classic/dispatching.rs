@@ -25,7 +25,9 @@ impl Classic {
     pub(super) fn dispatch_runs(&self, batch: &Arc<Batch>, tasks: Range<usize>) {
         let (mut left, mut has_open) = (tasks, false);
         let (mut first, mut further) = (None, Vec::new());
-        while let Some(Run { tasks, peer, located }) = next_run(batch, left.clone()) {
+        while !left.is_empty()
+            && let Some(Run { tasks, peer, located }) = next_run(batch, left.clone())
+        {
             has_open = true;
             left.start = tasks.end;
             if !located || !self.shared.peers.is_cached() {

@@ -15,6 +15,7 @@ use super::park::Parked;
 use super::paths::{Failed, Via};
 use super::queue::Item;
 use super::{Classic, Sealed};
+use crate::batch::Inner;
 use crate::data_path::DataPath as _;
 use crate::retry::Verdict;
 use crate::slices::Flight;
@@ -28,11 +29,11 @@ impl Classic {
     /// Takes the ends of slices, those of one batch under its lock together.
     fn land_all(&self, ends: &mut VecDeque<Completion>) {
         let mut next = self.next_end(ends);
-        while let Some((flight, end)) = next {
-            next = if end.result.is_ok() {
-                self.land_run(flight, end, ends)
+        while let Some(end) = next {
+            next = if end.1.result.is_ok() {
+                self.land_run(&end, ends)
             } else {
-                self.land(flight, &end);
+                self.land(end.0, &end.1);
                 self.next_end(ends)
             };
         }
@@ -52,30 +53,34 @@ impl Classic {
     /// Lands slices of one batch that ended well. Gives the first end that is of another kind.
     fn land_run(
         &self,
-        mut flight: Flight,
-        mut end: Completion,
+        first: &(Flight, Completion),
         ends: &mut VecDeque<Completion>,
     ) -> Option<(Flight, Completion)> {
-        let batch = Arc::clone(&flight.batch);
+        let batch = &first.0.batch;
         let (mut inner, mut sealed) = (batch.lock(), Sealed::default());
+        self.land_well(&mut inner, first, &mut sealed);
         let next = loop {
-            let task = flight.index();
-            inner.arrive(flight.via());
-            let len = inner.tasks[task].len();
-            match inner.tasks[task].land(flight.piece, &end) {
-                Landing::Final => self.note_end(&mut inner, task, len, &mut sealed),
-                _ => inner.look_at(task),
-            }
-            flight.route.ways.on_served(flight.via(), flight.since, flight.order);
             match self.next_end(ends) {
-                Some((also, well)) if well.result.is_ok() && Arc::ptr_eq(&also.batch, &batch) => {
-                    (flight, end) = (also, well);
+                Some(end) if end.1.result.is_ok() && Arc::ptr_eq(&end.0.batch, batch) => {
+                    self.land_well(&mut inner, &end, &mut sealed);
                 }
                 other => break other,
             }
         };
-        self.seal(&batch, inner, &sealed);
+        self.seal(batch, inner, &sealed);
         next
+    }
+
+    fn land_well(&self, inner: &mut Inner, end: &(Flight, Completion), sealed: &mut Sealed) {
+        let (flight, end) = end;
+        let task = flight.index();
+        inner.arrive(flight.via());
+        let len = inner.tasks[task].len();
+        match inner.tasks[task].land(flight.piece, end) {
+            Landing::Final => self.note_end(inner, task, len, sealed),
+            _ => inner.look_at(task),
+        }
+        flight.route.ways.on_served(flight.via(), flight.since, flight.order);
     }
 
     fn land(&self, flight: Flight, completion: &Completion) {

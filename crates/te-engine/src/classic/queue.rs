@@ -22,7 +22,7 @@ use te_segment::{RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
 use te_transport::{Clock, SliceSource, Transport};
 
 use super::paths::Via;
-use super::turns::{Entry, Turn, Turns};
+use super::turns::{Entries, Entry, Turn, Turns};
 use super::ways::{Route, Ways};
 use crate::batch::{Batch, Inner};
 use crate::retry::{is_other_process, is_other_registration};
@@ -286,15 +286,19 @@ impl SliceSource for Source<'_> {
 impl Source<'_> {
     /// Gives what waits, batch after batch as their turns come. Whether more is wanted.
     fn pour_from(&mut self, turns: &mut Turns, take: &mut dyn FnMut(Slice) -> bool) -> bool {
-        while let Some(turn) = turns.current() {
-            let batch = Arc::clone(&turn.batch);
-            let mut inner = batch.lock();
-            while let Some(turn) = turns.current().filter(|turn| Arc::ptr_eq(&turn.batch, &batch)) {
-                let slice = self.next_of(turn, &mut inner);
-                turns.charge(slice.as_ref().map_or(0, Slice::len));
-                if slice.is_some_and(|slice| !take(slice)) {
-                    return false;
+        while let Some((Turn { batch, entries, credit }, is_alone)) = turns.current() {
+            let (mut inner, mut wants) = (batch.lock(), true);
+            while let Some(slice) = self.next_of((batch, entries), &mut inner) {
+                credit.spend(slice.len(), is_alone);
+                wants = take(slice);
+                if !wants || credit.is_spent() {
+                    break;
                 }
+            }
+            drop(inner);
+            turns.end_empty();
+            if !wants {
+                return false;
             }
         }
         true
@@ -324,16 +328,20 @@ impl Source<'_> {
     }
 
     /// The next slice of a batch. Entries that have none left are taken out.
-    fn next_of(&mut self, turn: &mut Turn, inner: &mut Inner) -> Option<Slice> {
+    fn next_of(
+        &mut self,
+        (batch, entries): (&Arc<Batch>, &mut Entries),
+        inner: &mut Inner,
+    ) -> Option<Slice> {
         loop {
-            let entry = turn.entries.front_mut()?;
+            let entry = entries.front_mut()?;
             let Some((index, again)) = entry.first() else {
-                turn.entries.pop_front();
+                entries.pop_front();
                 continue;
             };
             let task = &mut inner.tasks[index];
             if let Some(gone) = task.open_work().and_then(|work| self.orphaned(work)) {
-                let batch = Arc::clone(&turn.batch);
+                let batch = Arc::clone(batch);
                 self.orphans.push((Item { batch, task: index, piece: again }, gone));
                 step(entry, None);
                 continue;
@@ -352,9 +360,9 @@ impl Source<'_> {
             }
             let Some((piece, launch)) = launched else { continue };
             inner.leave(self.route.via);
-            let token = self.slices.insert(self.flight(&turn.batch, index, piece));
+            let token = self.slices.insert(self.flight(batch, index, piece));
             if entry.first().is_none() {
-                turn.entries.pop_front();
+                entries.pop_front();
             }
             return Some(Slice {
                 token,

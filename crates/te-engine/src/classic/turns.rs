@@ -103,13 +103,28 @@ impl Entries {
 pub(super) struct Turn {
     pub(super) batch: Arc<Batch>,
     pub(super) entries: Entries,
-    /// Bytes it may still give in this turn; what it gave beyond is a debt for the next ones.
-    credit: i64,
+    pub(super) credit: Credit,
+}
+
+/// Bytes that a batch may still give in its turn; what it gave beyond is a debt for the next ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Credit(i64);
+
+impl Credit {
+    /// Gave so many bytes; where nobody else waits it is granted anew.
+    pub(super) fn spend(&mut self, bytes: u64, is_alone: bool) {
+        let left = self.0 - i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.0 = if is_alone { GRANT } else { left };
+    }
+
+    pub(super) fn is_spent(self) -> bool {
+        self.0 <= 0
+    }
 }
 
 impl Turn {
     fn new(batch: &Arc<Batch>) -> Self {
-        Self { batch: Arc::clone(batch), entries: Entries::default(), credit: GRANT }
+        Self { batch: Arc::clone(batch), entries: Entries::default(), credit: Credit(GRANT) }
     }
 
     fn into_items(self) -> impl Iterator<Item = Item> {
@@ -156,12 +171,13 @@ impl Turns {
         &mut turn.entries
     }
 
-    /// The batch whose turn it is. One that has used its credit up while others wait goes to the end
-    /// of the line.
-    pub(super) fn current(&mut self) -> Option<&mut Turn> {
-        let is_on = |turn: &Turn| turn.credit > 0 || self.order.is_empty();
+    /// The batch whose turn it is, and whether it is the only one that waits. One that has used its
+    /// credit up while others wait goes to the end of the line.
+    pub(super) fn current(&mut self) -> Option<(&mut Turn, bool)> {
+        let is_alone = self.order.is_empty();
+        let is_on = |turn: &Turn| !turn.credit.is_spent() || is_alone;
         if self.current.as_ref().is_some_and(is_on) {
-            return self.current.as_mut();
+            return Some((self.current.as_mut()?, is_alone));
         }
         loop {
             let turn = match self.current.take() {
@@ -171,23 +187,17 @@ impl Turns {
                     self.by_batch.remove(&id)?
                 }
             };
-            if turn.credit > 0 || self.order.is_empty() {
-                return Some(self.current.insert(turn));
+            if !turn.credit.is_spent() || self.order.is_empty() {
+                let is_alone = self.order.is_empty();
+                return Some((self.current.insert(turn), is_alone));
             }
-            self.put_last(Turn { credit: turn.credit + GRANT, ..turn });
+            self.put_last(Turn { credit: Credit(turn.credit.0 + GRANT), ..turn });
         }
     }
 
-    /// The batch whose turn it is gave so many bytes.
-    pub(super) fn charge(&mut self, bytes: u64) {
-        let Some(turn) = &mut self.current else { return };
-        if turn.entries.is_empty() {
-            self.current = None;
-        } else if self.order.is_empty() {
-            turn.credit = GRANT;
-        } else {
-            turn.credit -= i64::try_from(bytes).unwrap_or(i64::MAX);
-        }
+    /// Takes the batch whose turn it is out, if it has nothing more.
+    pub(super) fn end_empty(&mut self) {
+        self.current.take_if(|turn| turn.entries.is_empty());
     }
 
     fn put_last(&mut self, turn: Turn) {

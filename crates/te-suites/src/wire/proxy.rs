@@ -3,7 +3,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +33,9 @@ pub enum Fault {
     FlipRequestBits,
     /// The same with what the server sends.
     FlipAnswerBits,
-    /// Takes what comes from both sides and passes nothing on, and closes nothing.
+    /// Takes what comes from both sides and passes nothing on, and closes nothing. No network passes
+    /// the later bytes of a stream on without the earlier ones: a connection that lost some is cut
+    /// when this is over.
     Swallow,
     /// Reads nothing any more from either side, and closes nothing.
     Stall,
@@ -137,8 +139,10 @@ impl Shared {
             seen.len() - 1
         };
         let ends = [(client.try_clone()?, server.try_clone()?, true), (server, client, false)];
+        let lossy = Arc::new(AtomicBool::new(false));
         for (from, to, is_request) in ends {
-            let pump = Pump { shared: Arc::clone(shared), index, is_request, passed: 0 };
+            let (shared, lossy) = (Arc::clone(shared), Arc::clone(&lossy));
+            let pump = Pump { shared, lossy, index, is_request, passed: 0 };
             std::thread::spawn(move || pump.run(from, to));
         }
         Ok(())
@@ -160,6 +164,8 @@ impl Shared {
 /// One direction of one connection.
 struct Pump {
     shared: Arc<Shared>,
+    /// Whether bytes of the connection were lost.
+    lossy: Arc<AtomicBool>,
     index: usize,
     is_request: bool,
     passed: u64,
@@ -186,6 +192,8 @@ impl Pump {
                     continue;
                 }
                 Fault::CutAll => return Ok(true),
+                Fault::Swallow => {}
+                _ if self.lossy.load(Ordering::Relaxed) => return Ok(true),
                 Fault::HalfClose if self.is_request && self.passed > 0 => return Ok(false),
                 _ => {}
             }
@@ -201,8 +209,12 @@ impl Pump {
                 Err(cause) => return Err(cause),
             };
             if self.holds_back() {
+                self.lossy.store(true, Ordering::Relaxed);
                 self.shared.broke();
                 continue;
+            }
+            if self.lossy.load(Ordering::Relaxed) {
+                return Ok(true);
             }
             let keep = self.disturb(&mut buffer[..n]);
             self.record(&buffer[..keep]);

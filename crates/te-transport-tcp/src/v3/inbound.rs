@@ -35,8 +35,15 @@ use crate::v3::intake::{HEADS, Intake};
 use crate::v3::outbox::{HELD_FOR, Outbox, Piece, SMALL};
 use crate::v3::sum::Sum;
 
-/// Payload of a read up to this many bytes is copied: its status goes out in the same call then.
-const COPIED: u64 = SMALL;
+/// Payload of a read up to this many bytes is copied: cheaper than a part of its own.
+const COPIED: u64 = 2 << 10;
+
+/// Reads up to this many bytes end before their data is out, where that is sure to come: what was
+/// promised must be copied if the owner wants its memory back meanwhile.
+const PROMISED: u64 = SMALL;
+
+/// So many bytes of data go out before the ends of their reads do.
+const TOGETHER: u64 = 128 << 10;
 
 #[derive(Debug)]
 enum Stage {
@@ -214,7 +221,7 @@ impl Inbound {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.expire(now);
         if !self.is_busy() && now >= self.since + HELD_FOR {
-            self.out.release();
+            self.out.give_room_back();
         }
         let patience = match self.stage {
             Stage::Hello { .. } => self.service.header_timeout,
@@ -229,6 +236,7 @@ impl Inbound {
 
     /// Ends the requests that hold a guard on this buffer.
     pub(crate) fn revoke(&mut self, buffer: BufferId) {
+        self.out.release(buffer);
         let holders = self.guards().filter(|(_, guard)| guard.buffer().id() == buffer);
         let ids: Vec<u64> = holders.map(|(id, _)| id).collect();
         for id in ids {
@@ -269,7 +277,7 @@ impl Inbound {
             What::Read { guard, .. } => Some((work.id, guard)),
             _ => None,
         });
-        reads.chain(self.body.iter().map(|body| (body.id, &body.guard)))
+        reads.chain(self.body.iter().map(|body| (body.id, &body.guard))).chain(self.out.guards())
     }
 
     fn is_busy(&self) -> bool {
@@ -320,10 +328,26 @@ impl Inbound {
         {
             self.out.put(&Frame::Status(id, status));
         }
-        // Data first, so that the ends of several reads go out in one frame.
-        while self.out.has_room() && self.put_front() {}
-        while self.out.has_room() && self.put_next_data() {}
-        while self.out.has_room() && self.put_front() {}
+        while self.out.has_room() && (self.put_fronts() | self.put_data()) {}
+    }
+
+    /// Puts out the statuses of the requests in front that have one; whether it did anything.
+    fn put_fronts(&mut self) -> bool {
+        let mut puts = false;
+        while self.out.has_room() && self.put_front() {
+            puts = true;
+        }
+        puts
+    }
+
+    /// Puts out data of reads, so much that the ends of several go out in one frame, and the first of
+    /// them before the last data; whether it did anything.
+    fn put_data(&mut self) -> bool {
+        let (before, mut puts) = (self.out.staged(), false);
+        while self.out.has_room() && self.out.staged() - before < TOGETHER && self.put_next_data() {
+            puts = true;
+        }
+        puts
     }
 
     /// Puts out the status of the request in front, where it has one; whether it did anything.
@@ -342,12 +366,11 @@ impl Inbound {
                 self.works.pop_front();
             }
             What::Read { guard, done, sum } => {
-                // Memory may still turn out to be gone while its bytes go out.
+                // Memory of a caller may still turn out to be gone while its bytes go out.
                 if *done < guard.range().len() || self.out.is_direct(id) {
                     return false;
                 }
-                let sum = sum.as_ref().map(|sum| sum.value());
-                let status = Status { sum, ..Status::plain(Code::Done, *done) };
+                let status = done_reading(*done, sum.as_deref());
                 self.served();
                 self.end_work(id, status);
             }
@@ -384,9 +407,26 @@ impl Inbound {
             Ok(n) => {
                 *done += n;
                 self.service.counters.bytes_out.add(n);
+                self.end_lasting(at);
             }
             Err(error) => self.on_memory_fault(id, errno_of(&error)),
         }
+    }
+
+    /// Where all data of a small read is put out and its memory cannot vanish, it is as good as read:
+    /// its guard goes with the data.
+    fn end_lasting(&mut self, at: usize) {
+        let work = &mut self.works[at];
+        let What::Read { guard, done, sum } = &work.what else { return };
+        let len = guard.range().len();
+        if *done < len || len > PROMISED || !guard.range().region().is_engine_memory() {
+            return;
+        }
+        let ended = What::Ended(done_reading(*done, sum.as_deref()));
+        if let What::Read { guard, .. } = std::mem::replace(&mut work.what, ended) {
+            self.out.hold(work.id, guard);
+        }
+        self.served();
     }
 
     fn served(&mut self) {
@@ -394,6 +434,11 @@ impl Inbound {
         self.service.counters.served.one();
         self.service.counters.served_v3.one();
     }
+}
+
+/// How a read ends of which all bytes are put out.
+fn done_reading(moved: u64, sum: Option<&Sum>) -> Status {
+    Status { sum: sum.map(Sum::value), ..Status::plain(Code::Done, moved) }
 }
 
 /// The system's number of a copy that failed.

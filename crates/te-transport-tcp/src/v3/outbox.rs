@@ -11,7 +11,7 @@
 //! before it is out, which nobody may do, the other end finds the sum wrong.
 //!
 //! I1  A frame that was announced goes out whole: where its bytes must not be touched any more,
-//!     zeros take their place.
+//!     zeros take their place; where it was said already that they are good, a copy does.
 //! I2  It holds at most 64 KiB of frames and small payload and one frame more, and of what is out at most
 //!     64 KiB more, also where the other end takes little at a time and it never runs empty; and names
 //!     at most 1 MiB of memory and one frame's.
@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use te_segment::{CopyError, LocalRange};
+use te_segment::{BufferGuard, BufferId, CopyError, LocalRange};
 
 use crate::io::{Outgoing, Part};
 use crate::v3::frame::{self, Frame, MAX_DATA};
@@ -68,6 +68,8 @@ enum Run {
     Memory(Direct),
     /// So many, in place of memory.
     Zeros(usize),
+    /// The rest of what memory held, from the given place on.
+    Copy(Vec<u8>, usize),
 }
 
 #[derive(Debug)]
@@ -76,6 +78,19 @@ struct Direct {
     range: LocalRange,
     offset: u64,
     left: usize,
+    /// Held until its bytes are out, where it was said already that they are good.
+    guard: Option<BufferGuard>,
+}
+
+impl Direct {
+    /// Its bytes as they are now. Only memory that cannot vanish has a guard here.
+    fn copy(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.left];
+        let at = self.range.offset() + self.offset;
+        let copied = self.range.region().read_into(at, &mut bytes);
+        debug_assert!(copied.is_ok(), "memory of the engine is there as long as its range");
+        bytes
+    }
 }
 
 /// A piece of a request's payload.
@@ -107,7 +122,7 @@ impl Outbox {
     }
 
     /// Gives room back that was of use before.
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn give_room_back(&mut self) {
         self.bytes.release();
     }
 
@@ -237,7 +252,32 @@ impl Outbox {
             range: piece.range.clone(),
             offset: piece.offset,
             left: usize::try_from(n).unwrap_or(0),
+            guard: None,
         }));
+    }
+
+    /// Holds a guard until the payload of a request, of which the last was just put in, is out.
+    pub(crate) fn hold(&mut self, id: u64, guard: BufferGuard) {
+        if let Some(Run::Memory(direct)) = self.runs.back_mut()
+            && direct.id == id
+        {
+            direct.guard = Some(guard);
+        }
+    }
+
+    /// The guards that it holds.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = (u64, &BufferGuard)> {
+        self.runs.iter().filter_map(|run| match run {
+            Run::Memory(direct) => Some((direct.id, direct.guard.as_ref()?)),
+            _ => None,
+        })
+    }
+
+    /// Lets go of guards on a buffer: what it said to be good goes out as it is now.
+    pub(crate) fn release(&mut self, buffer: BufferId) {
+        let of_it = self.guards().filter(|(_, guard)| guard.buffer().id() == buffer);
+        let ids: Vec<u64> = of_it.map(|(id, _)| id).collect();
+        self.let_go_where(|id| ids.contains(&id));
     }
 
     /// Lets go of a request's memory: zeros go out for the rest of what was announced of it.
@@ -251,12 +291,16 @@ impl Outbox {
     }
 
     fn let_go_where(&mut self, wanted: impl Fn(u64) -> bool) {
+        let good: Vec<u64> = self.guards().map(|(id, _)| id).collect();
         for run in &mut self.runs {
             if let Run::Memory(direct) = run
                 && wanted(direct.id)
             {
                 self.named -= direct.left as u64;
-                *run = Run::Zeros(direct.left);
+                *run = match good.contains(&direct.id) {
+                    true => Run::Copy(direct.copy(), 0),
+                    false => Run::Zeros(direct.left),
+                };
             }
         }
     }
@@ -280,6 +324,7 @@ impl Outbox {
                         break;
                     }
                 }
+                Run::Copy(bytes, gone) => out.bytes(&bytes[*gone..]),
                 Run::Zeros(n) => {
                     out.bytes(&ZEROS[..(*n).min(ZEROS.len())]);
                     if *n > ZEROS.len() {
@@ -319,6 +364,11 @@ impl Outbox {
                     let moved = left.min(*run);
                     (left, *run) = (left - moved, *run - moved);
                     *run
+                }
+                Run::Copy(bytes, gone) => {
+                    let moved = left.min(bytes.len() - *gone);
+                    (left, *gone) = (left - moved, *gone + moved);
+                    bytes.len() - *gone
                 }
             };
             if rest == 0 {

@@ -292,7 +292,7 @@ impl Session {
     /// either; `acked` is how much of this connection's bytes it has, where that is known.
     pub(crate) fn handle_timeout(&mut self, now: Instant, acked: Option<Acked>) {
         if self.is_idle() && now >= self.progress.since() + HELD_FOR {
-            self.out.release();
+            self.out.give_room_back();
         }
         self.progress.look(now, acked);
         if self.is_idle() || self.deadline().is_none() {

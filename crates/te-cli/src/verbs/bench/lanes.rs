@@ -86,35 +86,34 @@ impl Setup<'_> {
         let mut latency = histogram();
         let mut batches = 0;
         let watch = Watch::start();
-        let mut last = Duration::ZERO;
         for requests in places.iter().cycle() {
             if let Some(pause) = self.args.pause {
                 Watch::start().rest(pause);
-                last = watch.elapsed();
             }
-            self.batch(requests)?;
-            let now = watch.elapsed();
-            let nanoseconds = u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX);
-            latency.saturating_record(nanoseconds);
+            let took = self.batch(requests)?;
+            latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
             batches += 1;
-            last = now;
-            if now >= time {
+            if watch.elapsed() >= time {
                 break;
             }
         }
-        Ok(Lane { batches, time: last, latency })
+        Ok(Lane { batches, time: watch.elapsed(), latency })
     }
 
-    fn batch(&self, requests: &[TransferRequest]) -> Result<(), CliError> {
+    /// Moves a batch; gives the time from before it was submitted until it was final.
+    fn batch(&self, requests: &[TransferRequest]) -> Result<Duration, CliError> {
         let engine = self.engine;
         let limit = engine.config().engine.transfer_timeout;
         let batch = engine.allocate_batch(requests.len()).map_err(|error| self.failed(&error))?;
+        let begun = Watch::start();
         engine.submit(batch, requests).map_err(|error| self.failed(&error))?;
         let status = engine.wait(batch, limit).map_err(|error| self.failed(&error))?;
+        let took = begun.elapsed();
         if status.state != TaskState::Completed {
             return Err(self.explain(batch, status.total));
         }
-        engine.free_batch(batch).map_err(|error| self.failed(&error))
+        engine.free_batch(batch).map_err(|error| self.failed(&error))?;
+        Ok(took)
     }
 
     /// The first request of a batch that did not complete.
