@@ -387,7 +387,7 @@ impl EngineBuilder {
             server: None,
             ticker: Mutex::default(),
             closed: AtomicBool::new(false),
-            owner: Owner::present(),
+            owner: Arc::new(Owner::present()),
             registrar,
             topology,
             watching: Watching::default(),

@@ -46,7 +46,7 @@ pub struct TransferEngine {
     pub(crate) server: Option<PeerServer>,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: AtomicBool,
-    pub(crate) owner: Owner,
+    pub(crate) owner: Arc<Owner>,
     pub(crate) registrar: Registrar,
     pub(crate) topology: Topology,
     pub(crate) watching: Watching,

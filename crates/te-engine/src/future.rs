@@ -21,7 +21,7 @@ use crate::status::BatchStatus;
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct BatchFuture {
     batch: Arc<Batch>,
-    owner: Owner,
+    owner: Arc<Owner>,
 }
 
 impl Future for BatchFuture {
@@ -72,7 +72,7 @@ impl TransferEngine {
     /// # Errors
     /// [`BatchError::Unknown`].
     pub fn wait_async(&self, batch: BatchId) -> Result<BatchFuture, BatchError> {
-        Ok(BatchFuture { batch: self.find(batch)?, owner: self.owner })
+        Ok(BatchFuture { batch: self.find(batch)?, owner: Arc::clone(&self.owner) })
     }
 
     /// Begins to move the requests, and gives a future that ends when all are final. Never blocks:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use te_metadata::Notify;
-use te_segment::{AccessError, BufferHold, RemoteRange, RemoteSegment, SegmentId};
+use te_segment::{BufferHold, LocalBuffer, RemoteRange, RemoteSegment, SegmentId};
 
 use crate::batch::Batch;
 use crate::engine::TransferEngine;
@@ -154,6 +154,7 @@ impl TransferEngine {
         timeout: Option<Duration>,
     ) -> Result<Checked, SubmitError> {
         let mut last: Option<(SegmentId, Arc<RemoteSegment>)> = None;
+        let mut buffer = None;
         let terms = (self.now(), timeout.or(self.config.engine.request_timeout));
         let tasks = Vec::with_capacity(requests.len());
         let mut checked = Checked { tasks, open: 0, bytes: 0 };
@@ -169,7 +170,7 @@ impl TransferEngine {
                         .1
                 }
             };
-            let work = self.check_one(index, request, peer, terms)?;
+            let work = self.check_one((index, request), peer, &mut buffer, terms)?;
             checked.open += u64::from(!request.local.is_empty());
             checked.bytes += request.local.len();
             checked.tasks.push(Task::new(work));
@@ -194,34 +195,38 @@ impl TransferEngine {
 
     fn check_one(
         &self,
-        index: usize,
-        request: &TransferRequest,
+        (index, request): (usize, &TransferRequest),
         peer: &Arc<RemoteSegment>,
+        buffer: &mut Option<Arc<LocalBuffer>>,
         (now, timeout): (Instant, Option<Duration>),
     ) -> Result<Work, SubmitError> {
         let remote = RemoteRange::new(request.offset, request.local.len())
             .map_err(|cause| SubmitError::Range { index, cause })?;
-        let hold = self.hold(index, request)?;
+        let hold = self.hold(index, request, buffer)?;
         let timeout = request.timeout.or(timeout);
         let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
         Ok(Work::new(request, peer, remote, hold, deadline))
     }
 
-    /// Keeps the local buffer registered while the task is open. Memory that is not registered is
-    /// used as it is (peer fault 28).
+    /// Keeps the local buffer registered while the task is open; looks first at the one of the request
+    /// before. Memory that is not registered is used as it is (peer fault 28).
     fn hold(
         &self,
         index: usize,
         request: &TransferRequest,
+        last: &mut Option<Arc<LocalBuffer>>,
     ) -> Result<Option<BufferHold>, SubmitError> {
-        let (local, address) = (&request.local, request.local.address());
-        if local.is_empty() {
+        let (address, len) = (request.local.address(), request.local.len());
+        if len == 0 {
             return Ok(None);
         }
-        match self.registry.segment().keep(address, local.len()) {
-            Ok(hold) => Ok(hold),
-            Err(AccessError::Closed { .. }) => Err(SubmitError::LocalClosing { index, address }),
-            Err(_) => Ok(None),
+        if !last.as_ref().is_some_and(|buffer| buffer.contains(address, len)) {
+            *last = self.registry.segment().find(address, len);
+        }
+        let Some(buffer) = last.as_ref() else { return Ok(None) };
+        match Arc::clone(buffer).keep(address, len) {
+            Ok(hold) => Ok(Some(hold)),
+            Err(_) => Err(SubmitError::LocalClosing { index, address }),
         }
     }
 }

@@ -181,15 +181,6 @@ impl LocalSegment {
         buffer.guard(range)
     }
 
-    /// Keeps the buffer that wholly contains a range from being unregistered, for work of this
-    /// process; `None` where there is no such buffer.
-    ///
-    /// # Errors
-    /// [`AccessError::Closed`] when the buffer is being unregistered.
-    pub fn keep(&self, address: u64, len: u64) -> Result<Option<BufferHold>, AccessError> {
-        self.find(address, len).map(|buffer| buffer.keep(address, len)).transpose()
-    }
-
     /// The registered buffer that wholly contains a range; it may be closing.
     pub fn find(&self, address: u64, len: u64) -> Option<Arc<LocalBuffer>> {
         self.table.read().containing(address, len).cloned()

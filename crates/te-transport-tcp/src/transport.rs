@@ -183,10 +183,15 @@ impl TcpTransport {
 
     /// Takes slices until the room is used up, and gives how much that was.
     fn take(&self, source: &mut dyn SliceSource, v3: bool, room: Load) -> (Vec<Job>, Load) {
+        // Usually a batch; a single one takes no more than it needs.
+        const MANY: usize = 128;
         let (mut jobs, mut used) = (Vec::new(), Load::default());
         if used.is_below(room) {
             source.pour(&mut |slice| {
                 used.add(&slice);
+                if jobs.len() == 1 {
+                    jobs.reserve(MANY);
+                }
                 jobs.push(self.job(slice, v3));
                 used.is_below(room)
             });

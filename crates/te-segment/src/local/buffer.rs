@@ -133,7 +133,8 @@ impl LocalBuffer {
         self.region.address() + self.region.len()
     }
 
-    pub(super) fn contains(&self, address: u64, len: u64) -> bool {
+    /// Whether a range is wholly inside.
+    pub fn contains(&self, address: u64, len: u64) -> bool {
         address >= self.region.address()
             && address.checked_add(len).is_some_and(|end| end <= self.end())
     }
