@@ -274,3 +274,35 @@ fn a_revoked_guard_stops_the_next_byte() {
         assert!(b.bytes(0, 50_000).iter().all(|byte| *byte == 0));
     }
 }
+
+/// Architecture §3.4: a small read is done once its data is put out. Where its buffer is taken back, or
+/// the engine leaves, before that is sent, the bytes go out as they were, and nobody waits for the
+/// socket.
+#[test]
+fn what_was_promised_goes_out_as_it_was_when_the_buffer_is_taken_back() {
+    for leaves in [false, true] {
+        let mut b = bench();
+        b.buffer.region().write_from(0, &vec![7; 10_000]).unwrap();
+        b.ask(1, Opcode::Read, 0, 10_000);
+        b.machine.outgoing();
+        b.machine.on_sent(b.now, 16 + 1000);
+        assert_eq!(b.buffer.in_flight(), 1, "the guard is held while bytes move");
+        assert_eq!(b.machine.use_of_it(), Use::Works);
+        if leaves {
+            b.machine.say_goodbye(&granted());
+        } else {
+            b.machine.revoke(b.buffer.id());
+        }
+        assert_eq!(b.buffer.in_flight(), 0);
+        b.buffer.region().write_from(0, &vec![8; 10_000]).unwrap();
+        let rest = take(&mut b.machine, b.now);
+        assert!(rest[..9000].iter().all(|byte| *byte == 7));
+        let ended = Intake::new().take(&mut &rest[9000..]).unwrap();
+        let is_done = match ended {
+            Some(Frame::Done { last, count }) => (last, count) == (1, 1),
+            Some(Frame::Status(id, status)) => (id, status.code) == (1, Code::Done),
+            _ => false,
+        };
+        assert!(is_done, "{ended:?}");
+    }
+}
