@@ -162,12 +162,8 @@ impl TransferEngine {
             let peer = match last {
                 Some((id, ref peer)) if id == request.target => peer,
                 _ => {
-                    &last
-                        .insert((
-                            request.target,
-                            self.check_target((index, request.target), terms.0)?,
-                        ))
-                        .1
+                    let peer = self.check_target((index, request.target), terms.0)?;
+                    &last.insert((request.target, peer)).1
                 }
             };
             let work = self.check_one((index, request), peer, &mut buffer, terms)?;
