@@ -18,6 +18,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("te-metadata-server", &["tls"]),
     ("te-segment", &["testing"]),
     ("te-transport", &["testing"]),
+    ("te-verbs", &["testing"]),
+    ("te-transport-rdma", &["testing"]),
     ("te-transport-shm", &["testing"]),
     ("te-transport-tcp", &["testing"]),
     ("te-draw", &[]),
