@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use te_segment::LocalRange;
+use te_segment::{LocalRange, RemoteAccess};
 use te_topology::NicName;
 
 use crate::error::{PostError, VerbsError};
@@ -40,8 +40,8 @@ pub trait Verbs: Debug + Send + Sync {
 /// What may be done to registered memory. Local reads always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryAccess {
-    /// Peers may read and write it.
-    pub remote: bool,
+    /// What peers may do with it.
+    pub remote: RemoteAccess,
     /// Writes may pass each other on PCI. Where the library knows no such registration it is made
     /// without.
     pub relaxed_ordering: bool,
@@ -121,7 +121,7 @@ pub trait MemoryRegion: Debug + Send + Sync {
     /// The key for our own work requests.
     fn lkey(&self) -> u32;
 
-    /// The key for peers; useless without [`MemoryAccess::remote`].
+    /// The key for peers; useless where [`MemoryAccess::remote`] allows nothing.
     fn rkey(&self) -> u32;
 }
 
