@@ -26,7 +26,9 @@ impl ChannelRig {
         let (transport, segment) = (Channel::new(&self.hub, port), Arc::new(LocalSegment::new()));
         let clock = Arc::new(SystemClock);
         let incarnation = Incarnation::from_u128(1);
-        let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
+        let (name, offered) = (SegmentName::parse("node"), Arc::clone(&segment));
+        let name = name.expect("a plain word is a name");
+        let context = TransportContext { name, segment: offered, sink, incarnation, clock };
         transport.start(context).expect("a fresh port is free");
         (transport, segment, port)
     }

@@ -396,7 +396,8 @@ impl EngineBuilder {
             let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));
             let (segment, clock) = (Arc::clone(&segment), Arc::clone(&self.clock));
             let incarnation = engine.publisher.incarnation();
-            transport.start(TransportContext { segment, sink, clock, incarnation })?;
+            let name = engine.publisher.name().clone();
+            transport.start(TransportContext { name, segment, sink, clock, incarnation })?;
         }
         engine.serve(bound)?;
         let threads = engine.server.is_some();
@@ -412,7 +413,8 @@ impl TransferEngine {
     fn serve(&mut self, bound: Option<BoundPeerServer>) -> Result<(), BuildError> {
         let Some(bound) = bound else { return Ok(()) };
         let (publisher, inbox) = (Arc::clone(&self.publisher), Arc::clone(&self.inbox));
-        let service = Service { publisher, inbox, title: self.registrar.title() };
+        let transports = self.publisher.transports().to_vec();
+        let service = Service { publisher, inbox, title: self.registrar.title(), transports };
         let server = bound
             .start(Arc::new(service))
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;

@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use te_metadata::{ChunkDigest, EndpointMessage, Notify, NotifyRefused, PeerService};
+use te_metadata::{
+    ChunkDigest, EndpointMessage, EndpointQuestion, Notify, NotifyRefused, PeerService,
+};
+use te_transport::Transport;
 
 use crate::publish::Publisher;
 use crate::stats::Counters;
@@ -59,6 +62,8 @@ pub(crate) struct Service {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) title: Arc<Title>,
+    /// Asked in order for who connects NICs.
+    pub(crate) transports: Vec<Arc<dyn Transport>>,
 }
 
 /// What says whether our name is ours for certain; nothing where nothing is published.
@@ -100,9 +105,15 @@ impl PeerService for Service {
         self.inbox.put(notify)
     }
 
-    fn endpoint(&self, _request: &EndpointMessage) -> EndpointMessage {
+    fn endpoint(&self, question: EndpointQuestion) {
+        let mut left = Some(question);
+        for transport in &self.transports {
+            left = left.and_then(|question| transport.endpoint(question));
+        }
         // No NIC: the answer of a TCP engine is all empty (peer §3.1).
-        EndpointMessage::default()
+        if let Some(question) = left {
+            question.answer(EndpointMessage::default());
+        }
     }
 }
 
@@ -122,7 +133,8 @@ mod tests {
         let publisher = Arc::new(Publisher::new(name, rpc, segment, Vec::new()));
         let inbox = Arc::new(Inbox::new(2, Arc::default()));
         let title = Arc::new(Title::default());
-        let service = Service { publisher, inbox, title: Arc::clone(&title) };
+        let service =
+            Service { publisher, inbox, title: Arc::clone(&title), transports: Vec::new() };
         assert!(service.descriptor().is_some(), "in P2P mode nobody doubts it");
         let was_paused = Arc::new(AtomicBool::new(true));
         let doubt = Arc::clone(&was_paused);

@@ -53,6 +53,10 @@ impl Publisher {
         &self.name
     }
 
+    pub(crate) fn transports(&self) -> &[Arc<dyn Transport>] {
+        &self.transports
+    }
+
     pub(crate) fn rpc(&self) -> &HostPort {
         &self.rpc
     }
@@ -97,10 +101,13 @@ impl Publisher {
         last: &mut Snapshot,
         is_there: impl Fn(&Snapshot) -> bool,
     ) -> Option<(u64, SegmentDescriptor)> {
-        if last.version == self.segment.version() && is_there(last) {
+        // Both only rise, so their sum is a number of the whole.
+        let ways: u64 = self.transports.iter().map(|t| t.description_version()).sum();
+        if last.version == self.segment.version() + ways && is_there(last) {
             return None;
         }
         let (version, buffers) = self.segment.snapshot();
+        let version = version + ways;
         if last.version != version {
             *last = Snapshot { version, paged: None, remote: None };
         }

@@ -50,8 +50,8 @@ pub use name::{
     ParseAddressError, ParseNameError, SegmentName, parse_device_port,
 };
 pub use peer::{
-    BoundPeerServer, CloseError, LimitsError, NotifyRefused, PeerClient, PeerError, PeerLimits,
-    PeerPhase, PeerServer, PeerServerStats, PeerService, StartError,
+    BoundPeerServer, CloseError, EndpointQuestion, LimitsError, NotifyRefused, PeerClient,
+    PeerError, PeerLimits, PeerPhase, PeerServer, PeerServerStats, PeerService, StartError,
 };
 pub use rpc_meta::RpcMeta;
 #[cfg(any(test, feature = "conformance"))]

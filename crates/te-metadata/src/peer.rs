@@ -7,6 +7,8 @@
 //!     frame   ◀───────────────────────   write, half-close, linger for the client's end
 //! ```
 //!
+//! An endpoint handshake may be answered later, while others are served.
+//!
 //! Every exchange has a total deadline on both sides, so a silent, dripping or dead peer costs a
 //! bounded time and nobody else anything. Whoever closes calls off what it still asks.
 
@@ -18,6 +20,7 @@ mod error;
 mod evict;
 mod interrupt;
 mod limits;
+mod question;
 mod resolve;
 mod serve;
 mod server;
@@ -27,6 +30,7 @@ mod stats;
 pub use client::PeerClient;
 pub use error::{PeerError, PeerPhase};
 pub use limits::{LimitsError, PeerLimits};
+pub use question::EndpointQuestion;
 pub use server::{BoundPeerServer, CloseError, PeerServer, StartError};
 pub use service::{NotifyRefused, PeerService};
 pub use stats::PeerServerStats;

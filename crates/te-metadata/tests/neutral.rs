@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::{Host, frame, pause};
 use te_metadata::{
-    BoundPeerServer, EndpointMessage, ListenAddress, Notify, NotifyRefused, PeerLimits,
-    PeerService, PortChoice,
+    BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress, Notify, NotifyRefused,
+    PeerLimits, PeerService, PortChoice,
 };
 
 fn counts() -> (usize, usize) {
@@ -36,8 +36,8 @@ impl PeerService for Busy {
         Ok(())
     }
 
-    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        question.answer(EndpointMessage::default());
     }
 }
 

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use common::{Desk, Host, client, frame};
 use te_metadata::{
     AddressFamily, BoundPeerServer, BufferDescriptor, ChunkDigest, Directory, EndpointMessage,
-    HostPort, Incarnation, ListenAddress, Notify, NotifyRefused, PAGE_BYTES, PagedDescriptor,
-    PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor, SegmentName, TcpEndpoint,
-    TeObject,
+    EndpointQuestion, HostPort, Incarnation, ListenAddress, Notify, NotifyRefused, PAGE_BYTES,
+    PagedDescriptor, PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor,
+    SegmentName, TcpEndpoint, TeObject,
 };
 
 const NO_NICS: &[u8] = include_bytes!("fixtures/endpoint-no-nics.json");
@@ -241,8 +241,8 @@ impl PeerService for Parts {
         Ok(())
     }
 
-    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        question.answer(EndpointMessage::default());
     }
 }
 

@@ -61,7 +61,9 @@ fn start(
     let transport = Arc::new(TcpTransport::new(config));
     let segment = Arc::new(LocalSegment::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
+    let (name, offered) =
+        (SegmentName::parse("node").expect("a plain word is a name"), Arc::clone(&segment));
+    let context = TransportContext { name, segment: offered, sink, incarnation, clock };
     transport.start(context).expect("a port is free");
     (transport, segment)
 }

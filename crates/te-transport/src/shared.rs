@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use te_metadata::SegmentDescriptor;
+use te_metadata::{EndpointQuestion, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
@@ -29,6 +29,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
         (**self).describe(descriptor);
     }
 
+    fn description_version(&self) -> u64 {
+        (**self).description_version()
+    }
+
     fn reaches(&self, peer: &RemoteSegment) -> bool {
         (**self).reaches(peer)
     }
@@ -47,6 +51,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     fn cancel(&self, tokens: &[SliceToken]) {
         (**self).cancel(tokens);
+    }
+
+    fn endpoint(&self, question: EndpointQuestion) -> Option<EndpointQuestion> {
+        (**self).endpoint(question)
     }
 
     fn drive(&self, until: Instant) -> Driven {

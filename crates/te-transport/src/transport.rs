@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use te_metadata::{Incarnation, SegmentDescriptor};
+use te_metadata::{EndpointQuestion, Incarnation, SegmentDescriptor, SegmentName};
 use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, Slice, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
@@ -15,6 +15,8 @@ use crate::completion::CompletionSink;
 /// What a transport is given when it starts.
 #[derive(Clone)]
 pub struct TransportContext {
+    /// Under which name peers open this process.
+    pub name: SegmentName,
     /// The memory this process offers; incoming requests take guards on it.
     pub segment: Arc<LocalSegment>,
     /// Where completions go.
@@ -108,6 +110,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Writes into the descriptor what peers need to reach this transport.
     fn describe(&self, descriptor: &mut SegmentDescriptor);
 
+    /// A number that rises whenever [`Transport::describe`] would write something else for a reason
+    /// of the transport's own, such as a NIC that came or went.
+    fn description_version(&self) -> u64 {
+        0
+    }
+
     /// Whether this transport can reach that peer, by what the peer published.
     fn reaches(&self, peer: &RemoteSegment) -> bool;
 
@@ -129,6 +137,13 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Calls slices back. Each of them is still completed exactly once: with
     /// [`crate::FaultClass::Cancelled`], or as it ended before the call reached it.
     fn cancel(&self, tokens: &[SliceToken]);
+
+    /// A peer wants to connect to a NIC of ours. Gives the question back where this transport makes
+    /// no such connections. Called on the thread that answers peers: must not wait, and may answer
+    /// later.
+    fn endpoint(&self, question: EndpointQuestion) -> Option<EndpointQuestion> {
+        Some(question)
+    }
 
     /// Runs the driver's step on the calling thread until something completed or `until` came.
     fn drive(&self, until: Instant) -> Driven;

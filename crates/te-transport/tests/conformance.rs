@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::{Incarnation, SegmentDescriptor};
+use te_metadata::{Incarnation, SegmentDescriptor, SegmentName};
 use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, SegmentId, SliceToken};
 use te_transport::testing::conformance::{Ability, Bounds, Pair, Report, Rig, Target, check};
 use te_transport::testing::{
@@ -65,6 +65,7 @@ fn start(
 ) -> Arc<LocalSegment> {
     let segment = Arc::new(LocalSegment::new());
     let context = TransportContext {
+        name: SegmentName::parse("node").expect("a plain word is a name"),
         segment: Arc::clone(&segment),
         sink,
         incarnation: Incarnation::from_u128(1),

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    AddressFamily, BoundPeerServer, EndpointMessage, ListenAddress, MemoryStore, Notify,
-    NotifyRefused, PAGE_BYTES, PeerLimits, PeerServer, PeerService, PortChoice, TcpEndpoint,
+    AddressFamily, BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress, MemoryStore,
+    Notify, NotifyRefused, PAGE_BYTES, PeerLimits, PeerServer, PeerService, PortChoice,
+    TcpEndpoint,
 };
 
 fn client() -> PeerClient {
@@ -37,8 +38,8 @@ impl PeerService for Publisher {
         Ok(())
     }
 
-    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        question.answer(EndpointMessage::default());
     }
 }
 

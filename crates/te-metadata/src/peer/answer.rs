@@ -7,10 +7,12 @@
 //! Their content does not matter otherwise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
+use super::question::{Desk, Ticket};
 use super::{NotifyRefused, PeerService};
 use crate::frame::{Frame, FrameKind, FrameType, encode_frame};
 use crate::message::{NotifyAnswer, line};
@@ -34,10 +36,21 @@ pub(super) enum QuestionFault {
     ServicePanicked,
 }
 
-/// Answers a whole frame.
-pub(super) fn answer(service: &dyn PeerService, frame: &Frame) -> Answer {
+/// Answers a whole frame; `None` where the answer will come through the desk.
+pub(super) fn answer(
+    service: &dyn PeerService,
+    frame: &Frame,
+    (desk, ticket): (&Arc<Desk>, Ticket),
+) -> Option<Answer> {
     let (body, fault) = match frame.kind {
-        FrameKind::Legacy | FrameKind::Typed(FrameType::Endpoint) => endpoint(service, &frame.body),
+        FrameKind::Legacy | FrameKind::Typed(FrameType::Endpoint) => {
+            match ask_endpoint(service, &frame.body, desk, ticket) {
+                Ok(()) => return None,
+                Err(Refusal { reason, fault }) => {
+                    (Some(EndpointMessage::refusal(reason).encode()), fault)
+                }
+            }
+        }
         FrameKind::Typed(FrameType::Metadata) => {
             ignoring_content(&frame.body, || descriptor(service, &frame.body))
         }
@@ -46,22 +59,33 @@ pub(super) fn answer(service: &dyn PeerService, frame: &Frame) -> Answer {
             ignoring_content(&frame.body, || Ok(b"{\"status\":\"success\"}\n".to_vec()))
         }
     };
-    Answer { bytes: body.map(|body| encode_frame(frame.kind, &body)), fault }
+    Some(Answer { bytes: body.map(|body| encode_frame(frame.kind, &body)), fault })
 }
 
 type BodyAndFault = (Option<Vec<u8>>, Option<QuestionFault>);
 
-fn endpoint(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {
-    match EndpointMessage::decode(body) {
-        Ok(request) => match guarded(|| service.endpoint(&request)) {
-            Ok(reply) => (Some(reply.encode()), None),
-            Err(fault) => (Some(EndpointMessage::refusal("internal error").encode()), Some(fault)),
-        },
-        Err(error) => {
-            let reply = EndpointMessage::refusal(format!("malformed handshake: {error}"));
-            (Some(reply.encode()), Some(error.into()))
-        }
-    }
+/// A handshake that is refused before its service could answer.
+struct Refusal {
+    reason: String,
+    fault: Option<QuestionFault>,
+}
+
+fn ask_endpoint(
+    service: &dyn PeerService,
+    body: &[u8],
+    desk: &Arc<Desk>,
+    ticket: Ticket,
+) -> Result<(), Refusal> {
+    let request = EndpointMessage::decode(body).map_err(|error| Refusal {
+        reason: format!("malformed handshake: {error}"),
+        fault: Some(error.into()),
+    })?;
+    let question = desk.open(ticket, request).ok_or_else(|| Refusal {
+        reason: "too many handshakes wait for their answers".to_owned(),
+        fault: None,
+    })?;
+    guarded(|| service.endpoint(question))
+        .map_err(|fault| Refusal { reason: "internal error".to_owned(), fault: Some(fault) })
 }
 
 fn notify(service: &dyn PeerService, body: &[u8]) -> BodyAndFault {

@@ -93,13 +93,25 @@ impl PeerClient {
         to: &HostPort,
         request: &EndpointMessage,
     ) -> Result<EndpointMessage, PeerError> {
-        let deadline = Deadline::after(self.limits.exchange_timeout);
-        let body = self.exchange(to, FrameType::Endpoint, &request.encode(), deadline)?;
-        let answer = EndpointMessage::decode(&body).map_err(malformed(to))?;
+        let answer = self.handshake(to, request)?;
         if answer.is_refusal() {
             return Err(PeerError::Refused { peer: to.clone(), reason: answer.reply_msg });
         }
         Ok(answer)
+    }
+
+    /// Exchanges endpoints; a refusal is an answer too, because its other fields may say why.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub fn handshake(
+        &self,
+        to: &HostPort,
+        request: &EndpointMessage,
+    ) -> Result<EndpointMessage, PeerError> {
+        let deadline = Deadline::after(self.limits.exchange_timeout);
+        let body = self.exchange(to, FrameType::Endpoint, &request.encode(), deadline)?;
+        EndpointMessage::decode(&body).map_err(malformed(to))
     }
 
     /// One question, one answer: tries the addresses of the peer one after the other.

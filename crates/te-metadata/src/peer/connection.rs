@@ -1,22 +1,23 @@
 //! One served connection, without its socket.
 //!
 //! ```text
-//!            frame whole           answer sent, half-closed
-//!   Reading ─────────────▶ Answering ─────────────▶ Lingering
-//!      │ no frame, end,        │ broken,               │ client's end,
-//!      ▼ deadline              ▼ deadline              ▼ deadline
+//!            frame whole             answer known             answer sent, half-closed
+//!   Reading ─────────────▶ Waiting ───────────────▶ Answering ─────────────▶ Lingering
+//!      │ no frame, end,        │ broken,                │ broken,               │ client's end,
+//!      ▼ deadline              ▼ deadline               ▼ deadline              ▼ deadline
 //!   every state ends in exactly one Outcome
 //! ```
 //!
 //! I1  The deadline is set when the connection is accepted; no byte moves it. Lingering may only
 //!     bring it nearer.
+//!     Most answers are known at once; only an endpoint handshake may wait.
 //! I2  Bytes behind the frame are dropped, and only [`MAX_EXCESS_BYTES`] of them are taken.
 
 use std::time::{Duration, Instant};
 
 use super::PeerLimits;
 use crate::FrameError;
-use crate::frame::{Frame, FrameReader};
+use crate::frame::{Frame, FrameKind, FrameReader};
 use crate::sabotage;
 
 /// How a connection ended.
@@ -34,6 +35,7 @@ pub(super) enum Outcome {
 pub(super) enum Stage {
     Lingering,
     Reading,
+    Waiting,
     Answering,
 }
 
@@ -52,7 +54,15 @@ pub(super) struct Connection {
 #[derive(Debug)]
 enum State {
     Reading(FrameReader),
-    Answering { bytes: Vec<u8>, n_sent: usize },
+    /// For the answer to a question of this kind, which has this number.
+    Waiting {
+        kind: FrameKind,
+        number: u64,
+    },
+    Answering {
+        bytes: Vec<u8>,
+        n_sent: usize,
+    },
     Lingering,
 }
 
@@ -72,10 +82,23 @@ impl Connection {
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
         match &mut self.state {
             State::Reading(reader) => reader.push(bytes),
-            State::Answering { .. } | State::Lingering => {
+            State::Waiting { .. } | State::Answering { .. } | State::Lingering => {
                 self.excess += bytes.len();
                 Ok(None)
             }
+        }
+    }
+
+    /// The answer will come later.
+    pub(super) fn on_later(&mut self, kind: FrameKind, number: u64) {
+        self.state = State::Waiting { kind, number };
+    }
+
+    /// What kind of question waits for the answer of this number.
+    pub(super) fn awaits(&self, wanted: u64) -> Option<FrameKind> {
+        match self.state {
+            State::Waiting { kind, number } if number == wanted => Some(kind),
+            _ => None,
         }
     }
 
@@ -99,7 +122,7 @@ impl Connection {
     pub(super) fn output(&self) -> &[u8] {
         match &self.state {
             State::Answering { bytes, n_sent } => &bytes[*n_sent..],
-            State::Reading(_) | State::Lingering => &[],
+            State::Reading(_) | State::Waiting { .. } | State::Lingering => &[],
         }
     }
 
@@ -122,7 +145,7 @@ impl Connection {
         match &self.state {
             State::Reading(reader) if reader.is_fresh() => Some(Outcome::Served),
             State::Reading(_) => Some(self.ending(Outcome::Dropped)),
-            State::Answering { .. } => None,
+            State::Waiting { .. } | State::Answering { .. } => None,
             State::Lingering => Some(self.ending(Outcome::Served)),
         }
     }
@@ -131,7 +154,9 @@ impl Connection {
     pub(super) fn on_broken(&self) -> Outcome {
         match &self.state {
             State::Lingering => self.ending(Outcome::Served),
-            State::Reading(_) | State::Answering { .. } => self.ending(Outcome::Dropped),
+            State::Reading(_) | State::Waiting { .. } | State::Answering { .. } => {
+                self.ending(Outcome::Dropped)
+            }
         }
     }
 
@@ -142,7 +167,9 @@ impl Connection {
         }
         Some(match &self.state {
             State::Lingering => self.ending(Outcome::Served),
-            State::Reading(_) | State::Answering { .. } => self.ending(Outcome::TimedOut),
+            State::Reading(_) | State::Waiting { .. } | State::Answering { .. } => {
+                self.ending(Outcome::TimedOut)
+            }
         })
     }
 
@@ -152,7 +179,7 @@ impl Connection {
             State::Lingering if self.ended || self.excess > MAX_EXCESS_BYTES => {
                 Some(self.ending(Outcome::Served))
             }
-            State::Answering { .. } if self.excess > MAX_EXCESS_BYTES => {
+            State::Waiting { .. } | State::Answering { .. } if self.excess > MAX_EXCESS_BYTES => {
                 Some(self.ending(Outcome::Dropped))
             }
             _ => None,
@@ -171,6 +198,7 @@ impl Connection {
         match self.state {
             State::Lingering => Stage::Lingering,
             State::Reading(_) => Stage::Reading,
+            State::Waiting { .. } => Stage::Waiting,
             State::Answering { .. } => Stage::Answering,
         }
     }
@@ -180,7 +208,7 @@ impl Connection {
         match &self.state {
             State::Reading(reader) => reader.buffered(),
             State::Answering { bytes, .. } => bytes.capacity(),
-            State::Lingering => 0,
+            State::Waiting { .. } | State::Lingering => 0,
         }
     }
 

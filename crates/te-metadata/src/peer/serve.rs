@@ -23,9 +23,11 @@ use socket2::SockRef;
 use super::answer::{QuestionFault, answer};
 use super::connection::{Connection, Outcome, Stage};
 use super::deadline::now;
+use super::question::{Desk, Ticket};
 use super::server::Shared;
 use super::stats::count;
 use super::{PeerLimits, PeerService, evict};
+use crate::frame::{Frame, encode_frame};
 use crate::log_limit::LogLimit;
 use crate::sabotage;
 
@@ -33,6 +35,10 @@ pub(super) struct Serving {
     poll: Poll,
     listener: TcpListener,
     service: Arc<dyn PeerService>,
+    /// Where answers that come later are put.
+    desk: Arc<Desk>,
+    /// Numbers questions.
+    asked: u64,
     shared: Arc<Shared>,
     limits: PeerLimits,
     open: Slab<Open>,
@@ -75,16 +81,18 @@ impl Serving {
         limits: PeerLimits,
         service: Arc<dyn PeerService>,
         shared: Arc<Shared>,
-    ) -> io::Result<(Self, Waker)> {
+    ) -> io::Result<(Self, Arc<Waker>)> {
         listener.set_nonblocking(true)?;
         let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let serving = Self {
             poll,
             listener,
             service,
+            desk: Desk::new(Arc::clone(&waker)),
+            asked: 0,
             shared,
             limits,
             open: Slab::new(),
@@ -125,7 +133,7 @@ impl Serving {
     fn on_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
-                WAKER => {}
+                WAKER => self.take_answers(),
                 LISTENER => {
                     if matches!(self.accepting, Accepting::Idle) {
                         self.accepting = Accepting::Ready;
@@ -259,20 +267,43 @@ impl Serving {
         let connection = &mut self.open[key].connection;
         let ended = match connection.on_bytes(&self.chunk[..n_bytes]) {
             Ok(None) => connection.finished(),
-            Ok(Some(frame)) => {
-                let answer = answer(&*self.service, &frame);
-                let ended = connection.on_answer(answer.bytes, answer.fault.is_some());
-                if let Some(fault) = answer.fault {
-                    self.complain(key, &fault);
-                }
-                ended
-            }
+            Ok(Some(frame)) => self.on_question(key, &frame),
             Err(error) => {
                 self.complain(key, &error.into());
                 Some(Outcome::Malformed)
             }
         };
         ended.or_else(|| self.account(key))
+    }
+
+    fn on_question(&mut self, key: usize, frame: &Frame) -> Option<Outcome> {
+        self.asked += 1;
+        let ticket = Ticket { key, number: self.asked };
+        let connection = &mut self.open[key].connection;
+        let Some(answer) = answer(&*self.service, frame, (&self.desk, ticket)) else {
+            connection.on_later(frame.kind, ticket.number);
+            return connection.finished();
+        };
+        let ended = connection.on_answer(answer.bytes, answer.fault.is_some());
+        if let Some(fault) = answer.fault {
+            self.complain(key, &fault);
+        }
+        ended
+    }
+
+    /// Sends the answers that came meanwhile.
+    fn take_answers(&mut self) {
+        for (ticket, message) in self.desk.take() {
+            let Some(open) = self.open.get_mut(ticket.key) else { continue };
+            let Some(kind) = open.connection.awaits(ticket.number) else { continue };
+            let bytes = encode_frame(kind, &message.encode());
+            let ended = open.connection.on_answer(Some(bytes), false);
+            let ended = ended.or_else(|| self.account(ticket.key));
+            match ended {
+                Some(outcome) => self.close(ticket.key, outcome),
+                None => self.serve(ticket.key),
+            }
+        }
     }
 
     /// Brings the sums of held bytes up to date. Where they are too many, closes connections of the

@@ -83,7 +83,7 @@ pub struct PeerServer {
 #[derive(Debug)]
 struct Running {
     thread: JoinHandle<()>,
-    waker: Waker,
+    waker: Arc<Waker>,
 }
 
 impl PeerServer {

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use crate::{ChunkDigest, EndpointMessage, Notify};
+use super::EndpointQuestion;
+use crate::{ChunkDigest, Notify};
 
 /// The part of an engine that answers peers.
 ///
@@ -27,9 +28,10 @@ pub trait PeerService: Send + Sync {
     /// The message was not taken; the sender is told so.
     fn notify(&self, notify: Notify) -> Result<(), NotifyRefused>;
 
-    /// Answers an endpoint handshake. An engine without NICs answers
-    /// [`EndpointMessage::default`].
-    fn endpoint(&self, request: &EndpointMessage) -> EndpointMessage;
+    /// Answers an endpoint handshake, now or later: connecting may take seconds, and the thread that
+    /// calls this serves all peers. An engine without NICs answers
+    /// [`crate::EndpointMessage::default`].
+    fn endpoint(&self, question: EndpointQuestion);
 }
 
 /// Why a notification was not taken.

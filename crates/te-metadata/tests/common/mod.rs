@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use te_metadata::{
-    AddressFamily, BoundPeerServer, EndpointMessage, HostPort, ListenAddress, Notify,
-    NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats, PeerService, PortChoice,
+    AddressFamily, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort, ListenAddress,
+    Notify, NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats, PeerService,
+    PortChoice,
 };
 
 /// Remembers notifications, refuses those from `nobody`, has no room for those from `late`, panics
@@ -39,9 +40,9 @@ impl PeerService for Desk {
         Ok(())
     }
 
-    fn endpoint(&self, request: &EndpointMessage) -> EndpointMessage {
-        self.endpoints.lock().push(request.clone());
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        self.endpoints.lock().push(question.request().clone());
+        question.answer(EndpointMessage::default());
     }
 }
 

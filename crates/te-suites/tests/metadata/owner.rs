@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use te_metadata::{
     AddressFamily, BoundPeerServer, BufferDescriptor, Caretaker, Directory, EndpointMessage,
-    HostPort, Incarnation, KeySpace, Lease, ListenAddress, MetadataStore, Notify, NotifyRefused,
-    OwnerState, PAGE_BYTES, PeerClient, PeerLimits, PeerServer, PeerService, PortChoice, Record,
-    RpcMeta, SegmentDescriptor, SegmentName, Standing, StoreError, TcpEndpoint, TeObject,
-    TenancyEvent, TenancyHost, TenancyTimes,
+    EndpointQuestion, HostPort, Incarnation, KeySpace, Lease, ListenAddress, MetadataStore, Notify,
+    NotifyRefused, OwnerState, PAGE_BYTES, PeerClient, PeerLimits, PeerServer, PeerService,
+    PortChoice, Record, RpcMeta, SegmentDescriptor, SegmentName, Standing, StoreError, TcpEndpoint,
+    TeObject, TenancyEvent, TenancyHost, TenancyTimes,
 };
 use te_suites::wait_for;
 
@@ -44,8 +44,8 @@ impl PeerService for Answers {
         Ok(())
     }
 
-    fn endpoint(&self, _: &EndpointMessage) -> EndpointMessage {
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        question.answer(EndpointMessage::default());
     }
 }
 

@@ -25,7 +25,9 @@ impl<T: Transport> Engine<T> {
     pub fn start(transport: T, incarnation: Incarnation, sink: Arc<dyn CompletionSink>) -> Self {
         let (transport, segment) = (Arc::new(transport), Arc::new(LocalSegment::new()));
         let clock = Arc::new(SystemClock);
-        let context = TransportContext { segment: Arc::clone(&segment), sink, incarnation, clock };
+        let name = SegmentName::parse("node").expect("a plain word is a name");
+        let offered = Arc::clone(&segment);
+        let context = TransportContext { name, segment: offered, sink, incarnation, clock };
         transport.start(context).expect("nothing is in its way");
         Self { transport, segment, incarnation }
     }

@@ -125,6 +125,7 @@ impl Node {
         let ends = Arc::new(Recorder::default());
         let incarnation = Incarnation::random();
         let context = TransportContext {
+            name: SegmentName::parse("node").unwrap(),
             segment: Arc::clone(&segment),
             sink: wrap(Arc::clone(&ends)),
             incarnation,

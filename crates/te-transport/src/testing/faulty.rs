@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use te_metadata::SegmentDescriptor;
+use te_metadata::{EndpointQuestion, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
 
 use crate::capability::Capabilities;
@@ -153,6 +153,10 @@ impl<T: Transport> Transport for FaultyTransport<T> {
         self.inner.describe(descriptor);
     }
 
+    fn description_version(&self) -> u64 {
+        self.inner.description_version()
+    }
+
     fn reaches(&self, peer: &RemoteSegment) -> bool {
         !self.plan.lock().hidden && self.inner.reaches(peer)
     }
@@ -195,6 +199,10 @@ impl<T: Transport> Transport for FaultyTransport<T> {
 
     fn cancel(&self, tokens: &[SliceToken]) {
         self.inner.cancel(tokens);
+    }
+
+    fn endpoint(&self, question: EndpointQuestion) -> Option<EndpointQuestion> {
+        self.inner.endpoint(question)
     }
 
     fn drive(&self, until: Instant) -> Driven {

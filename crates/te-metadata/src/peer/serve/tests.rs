@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpStream as Client};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::{EndpointMessage, Notify, NotifyRefused};
+use crate::{EndpointMessage, EndpointQuestion, Notify, NotifyRefused};
 
 struct Nobody;
 
@@ -18,8 +18,8 @@ impl PeerService for Nobody {
         Ok(())
     }
 
-    fn endpoint(&self, _request: &EndpointMessage) -> EndpointMessage {
-        EndpointMessage::default()
+    fn endpoint(&self, question: EndpointQuestion) {
+        question.answer(EndpointMessage::default());
     }
 }
 

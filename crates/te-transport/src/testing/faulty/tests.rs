@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use te_metadata::Incarnation;
+use te_metadata::{Incarnation, SegmentName};
 use te_segment::{AlignedBuffer, LocalSegment, Opcode, Region, RegisterOptions, RemoteRange};
 
 use super::*;
@@ -29,6 +29,7 @@ fn rig() -> Rig {
     let offered = Arc::new(LocalSegment::new());
     offered.register(&remote, RegisterOptions::default()).unwrap();
     let context = |segment: &Arc<LocalSegment>, sink: Arc<Recorder>| TransportContext {
+        name: SegmentName::parse("node").unwrap(),
         segment: Arc::clone(segment),
         sink,
         incarnation: Incarnation::from_u128(1),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use te_metadata::Incarnation;
+use te_metadata::{Incarnation, SegmentName};
 use te_segment::{
     AlignedBuffer, LocalSegment, Opcode, Region, RegisterOptions, RemoteRange, RemoteSegment,
     SegmentId, Slice, SliceToken,
@@ -92,6 +92,7 @@ fn memory(seed: u64) -> Region {
 fn start(fabric: &SimFabric, transport: &SimTransport, sink: &Arc<Recorder>) -> Arc<LocalSegment> {
     let segment = Arc::new(LocalSegment::new());
     let context = TransportContext {
+        name: SegmentName::parse("node").unwrap(),
         segment: Arc::clone(&segment),
         sink: Arc::clone(sink) as _,
         incarnation: Incarnation::from_u128(1),
@@ -305,6 +306,7 @@ fn close_settles_at_once_and_others_see_the_peer_go() {
     rig.fabric.run_until_idle();
     assert!((0..3).all(|n| class(&rig.end(n)) == Some(FaultClass::Peer)));
     let context = TransportContext {
+        name: SegmentName::parse("node").unwrap(),
         segment: Arc::new(LocalSegment::new()),
         sink: Recorder::new(),
         incarnation: Incarnation::from_u128(1),
