@@ -40,6 +40,8 @@ pub enum VerbsCall {
     ToRts,
     /// Moving a queue pair to ERR.
     ToError,
+    /// Moving a queue pair to RESET.
+    ToReset,
     /// Reading the state of a queue pair.
     QueryQp,
     /// Releasing something.
@@ -67,6 +69,7 @@ impl fmt::Display for VerbsCall {
             Self::ToRtr => "move the queue pair to RTR",
             Self::ToRts => "move the queue pair to RTS",
             Self::ToError => "move the queue pair to ERR",
+            Self::ToReset => "move the queue pair to RESET",
             Self::QueryQp => "query the queue pair",
             Self::Destroy => "release a verbs object",
             Self::Event => "read an asynchronous event",

@@ -10,6 +10,8 @@
 
 mod error;
 mod event;
+#[cfg(any(test, feature = "testing"))]
+mod fake;
 mod port;
 mod queue_pair;
 mod seam;
@@ -17,6 +19,8 @@ mod work;
 
 pub use error::{PostError, VerbsCall, VerbsError};
 pub use event::DeviceEvent;
+#[cfg(any(test, feature = "testing"))]
+pub use fake::{Fake, FakeDevice, FakeHost, FakeNic, FakePort, Timers};
 pub use port::{
     DeviceAttributes, DeviceInfo, GidEntry, GidKind, LinkLayer, Mtu, PortAttributes, PortState,
 };
