@@ -1,0 +1,1 @@
+//! Faulting in memory.

@@ -1,0 +1,351 @@
+//! The NICs of this process: opened once, each with a fixed index, active or not.
+//!
+//! ```text
+//!              port error, 32 failures in a row, …             device gone
+//!   Active ───────────────────────────────────▶ Inactive ──────────────────▶ Gone
+//!     ▲                                            │
+//!     └─ port active, address read, memory there ──┘
+//! ```
+//!
+//! Who moves bytes reads a [`NicSnapshot`] through a reader of his own, and takes a lock only after
+//! a change. A NIC's worker calls [`Nics::advance`] when the device's event descriptor is readable
+//! or the deadline has come.
+//!
+//! I1  A NIC keeps its index while the process lives, also one that could not be opened.
+//! I2  A NIC is active only with a port that was active and a GID that was there when it was last
+//!     looked at, and with every registered buffer registered on it.
+//! I3  No message of a peer changes a NIC's address.
+
+mod health;
+mod limits;
+mod link;
+mod open;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use te_topology::{NicIndex, NicName};
+use te_verbs::{Device, DeviceEvent, VerbsError};
+
+pub(crate) use self::health::NicFault;
+use self::health::{NicHealth, Reaction};
+pub(crate) use self::limits::NicLimits;
+pub(crate) use self::link::{GidSlot, NicLink};
+pub(crate) use self::open::NicsError;
+use crate::config::{DeviceSettings, FaultSettings};
+use crate::published::{Published, Reader};
+use crate::sync::Mutex;
+
+/// All NICs of the transport.
+#[derive(Debug)]
+pub(crate) struct Nics {
+    list: Vec<Nic>,
+    snapshot: Arc<Published<NicSnapshot>>,
+    device: DeviceSettings,
+    faults: FaultSettings,
+}
+
+/// One NIC.
+#[derive(Debug)]
+pub(crate) struct Nic {
+    index: NicIndex,
+    name: NicName,
+    /// `None` for one that could not be opened.
+    opened: Option<Opened>,
+    /// Failures in a row.
+    failures: AtomicU32,
+    health: Mutex<NicHealth>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    device: Arc<dyn Device>,
+    limits: NicLimits,
+}
+
+/// All NICs as they are at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct NicSnapshot {
+    nics: Vec<NicView>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NicView {
+    /// Its name.
+    pub(crate) name: NicName,
+    /// How it is reached while it is active, or why it is not.
+    pub(crate) link: Result<NicLink, NicFault>,
+}
+
+/// What became of a NIC; who has connections on it has to act.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum NicChange {
+    /// It is active again.
+    Activated,
+    /// It is not active any more: its connections end, its work goes to other NICs.
+    Deactivated(NicFault),
+    /// It has another address: its connections end.
+    Moved,
+    /// A queue pair is broken: that connection ends.
+    QueuePairFatal {
+        /// Its number.
+        number: u32,
+    },
+}
+
+/// What [`Nics::advance`] gives.
+#[derive(Debug, Default)]
+pub(crate) struct Advance {
+    /// In the order in which it happened.
+    pub(crate) changes: Vec<NicChange>,
+    /// When to call again, without an event.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Nics {
+    /// How many, those that are not active among them.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// All, in the order of their indices.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Nic> {
+        self.list.iter()
+    }
+
+    /// The one with that index.
+    pub(crate) fn nic(&self, index: NicIndex) -> Option<&Nic> {
+        self.list.get(index.position())
+    }
+
+    /// The one of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Nic> {
+        self.list.iter().find(|nic| nic.name.as_str() == name)
+    }
+
+    /// A copy for one thread.
+    pub(crate) fn reader(&self) -> Reader<NicSnapshot> {
+        Reader::new(&self.snapshot)
+    }
+
+    /// As they are now.
+    pub(crate) fn snapshot(&self) -> Arc<NicSnapshot> {
+        self.snapshot.load()
+    }
+
+    /// A number that rises with each change of the snapshot.
+    pub(crate) fn version(&self) -> u64 {
+        self.snapshot.version()
+    }
+
+    /// How devices are opened.
+    pub(crate) fn settings(&self) -> &DeviceSettings {
+        &self.device
+    }
+
+    /// Takes all events of a device that wait (E56), and tries again what is due. `complete` shall
+    /// register on the NIC what is not registered there, before it is active again.
+    ///
+    /// Registering may take long; call it where that does no harm.
+    pub(crate) fn advance(
+        &self,
+        index: NicIndex,
+        now: Instant,
+        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
+    ) -> Advance {
+        let Some((nic, opened)) = self.opened(index) else { return Advance::default() };
+        let mut health = nic.health.lock();
+        let mut changes = Vec::new();
+        loop {
+            let reaction = match opened.device.next_event() {
+                Ok(Some(event)) => self.on_event(nic, &mut health, now, event),
+                Ok(None) => break,
+                Err(error) => {
+                    let reaction = health.on_gone(NicFault::Gone(error));
+                    self.react(nic, &reaction, &mut changes);
+                    break;
+                }
+            };
+            self.react(nic, &reaction, &mut changes);
+        }
+        if health.take_due(now) {
+            self.look_again(nic, opened, (&mut health, now), complete, &mut changes);
+        }
+        Advance { changes, deadline: health.deadline() }
+    }
+
+    /// Something on the NIC went well. Costs one load.
+    pub(crate) fn on_success(&self, index: NicIndex) {
+        if let Some(nic) = self.nic(index)
+            && nic.failures.load(Ordering::Relaxed) != 0
+        {
+            nic.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Something failed by the NIC's fault. After so many in a row as the settings say it becomes
+    /// inactive, which is given (E54); it is tried again after a while.
+    pub(crate) fn on_failure(&self, index: NicIndex, now: Instant) -> Option<NicChange> {
+        let nic = self.nic(index)?;
+        let failures = nic.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures < self.faults.nic_failures {
+            return None;
+        }
+        let mut health = nic.health.lock();
+        let reaction = health.on_failures(now, failures, &self.faults);
+        nic.failures.store(0, Ordering::Relaxed);
+        let mut changes = Vec::new();
+        self.react(nic, &reaction, &mut changes);
+        changes.pop()
+    }
+
+    /// Another GID for a NIC whose route with `failed` was refused as invalid (E14): the one that is
+    /// in use by now if that is another, else the best that is not in `tried`. `None` where the
+    /// GID was asked for by its index, or none is left. Connections with the old one end: the
+    /// caller ends them.
+    ///
+    /// # Errors
+    /// The table could not be read.
+    pub(crate) fn other_gid(
+        &self,
+        index: NicIndex,
+        failed: GidSlot,
+        tried: &[GidSlot],
+    ) -> Result<Option<GidSlot>, VerbsError> {
+        let Some((nic, opened)) = self.opened(index) else { return Ok(None) };
+        let _health = nic.health.lock();
+        let snapshot = self.snapshot.load();
+        let Some(link) = snapshot.link(index) else { return Ok(None) };
+        if link.gid != failed {
+            return Ok((!tried.contains(&link.gid)).then_some(link.gid));
+        }
+        if self.device.gid.index_for(&nic.name).is_some() {
+            return Ok(None);
+        }
+        let next = link::ranked_gids(&*opened.device, self.device.port)?;
+        let next = next.into_iter().find(|slot| *slot != failed && !tried.contains(slot));
+        if let Some(gid) = next {
+            self.publish(nic, Ok(NicLink { gid, ..*link }));
+        }
+        Ok(next)
+    }
+
+    fn opened(&self, index: NicIndex) -> Option<(&Nic, &Opened)> {
+        let nic = self.nic(index)?;
+        Some((nic, nic.opened.as_ref()?))
+    }
+
+    fn on_event(
+        &self,
+        nic: &Nic,
+        health: &mut NicHealth,
+        now: Instant,
+        event: DeviceEvent,
+    ) -> Reaction {
+        tracing::debug!(nic = nic.name.as_str(), ?event, "device event");
+        health.on_event(now, event, self.device.port, &self.faults)
+    }
+
+    /// Reads the address again, and registers what is missing on a NIC that comes back.
+    fn look_again(
+        &self,
+        nic: &Nic,
+        opened: &Opened,
+        (health, now): (&mut NicHealth, Instant),
+        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
+        changes: &mut Vec<NicChange>,
+    ) {
+        let link = link::read(&*opened.device, &nic.name, &self.device);
+        let link = link.and_then(|link| match health.is_active() {
+            true => Ok(link),
+            false => complete(nic.index).map(|()| link).map_err(NicFault::Memory),
+        });
+        let known = self.snapshot.load().link(nic.index).copied();
+        let reaction = health.on_looked(now, known, link, &self.faults);
+        self.react(nic, &reaction, changes);
+    }
+
+    fn react(&self, nic: &Nic, reaction: &Reaction, changes: &mut Vec<NicChange>) {
+        let change = match reaction {
+            Reaction::None => return,
+            Reaction::QueuePairFatal { number } => NicChange::QueuePairFatal { number: *number },
+            Reaction::Deactivate(fault) => {
+                tracing::warn!(nic = nic.name.as_str(), %fault, "NIC is inactive");
+                self.publish(nic, Err(fault.clone()));
+                NicChange::Deactivated(fault.clone())
+            }
+            Reaction::Activate(link) => {
+                tracing::info!(nic = nic.name.as_str(), ?link, "NIC is active again");
+                nic.failures.store(0, Ordering::Relaxed);
+                self.publish(nic, Ok(*link));
+                NicChange::Activated
+            }
+            Reaction::Move(link) => {
+                tracing::warn!(nic = nic.name.as_str(), ?link, "NIC has another address");
+                self.publish(nic, Ok(*link));
+                NicChange::Moved
+            }
+        };
+        changes.push(change);
+    }
+
+    fn publish(&self, nic: &Nic, link: Result<NicLink, NicFault>) {
+        self.snapshot.update(|snapshot| {
+            let mut next = snapshot.clone();
+            if let Some(view) = next.nics.get_mut(nic.index.position()) {
+                view.link = link;
+            }
+            next
+        });
+    }
+}
+
+impl Nic {
+    /// Its place among all.
+    pub(crate) fn index(&self) -> NicIndex {
+        self.index
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &NicName {
+        &self.name
+    }
+
+    /// The device; `None` where it could not be opened.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
+        Some(&self.opened.as_ref()?.device)
+    }
+
+    /// What is set, as far as the device can do it; `None` where it could not be opened.
+    pub(crate) fn limits(&self) -> Option<&NicLimits> {
+        Some(&self.opened.as_ref()?.limits)
+    }
+}
+
+impl NicSnapshot {
+    /// All, in the order of their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NicIndex, &NicView)> {
+        let numbered = self.nics.iter().enumerate();
+        numbered.filter_map(|(position, view)| Some((NicIndex::new(position)?, view)))
+    }
+
+    /// Those that are active.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (NicIndex, &NicName, &NicLink)> {
+        self.iter().filter_map(|(index, view)| Some((index, &view.name, view.link.as_ref().ok()?)))
+    }
+
+    /// How a NIC is reached, while it is active.
+    pub(crate) fn link(&self, index: NicIndex) -> Option<&NicLink> {
+        self.nics.get(index.position())?.link.as_ref().ok()
+    }
+
+    /// Whether it is active.
+    pub(crate) fn is_active(&self, index: NicIndex) -> bool {
+        self.link(index).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;
