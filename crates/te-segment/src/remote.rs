@@ -85,9 +85,20 @@ impl RemoteSegment {
     /// Position in the descriptor's list of a buffer that wholly contains a range; O(log n).
     /// Touching buffers do not combine (te-classic C3).
     pub fn locate(&self, range: &RemoteRange) -> Option<usize> {
-        let upto = self.index.partition_point(|reach| reach.start <= range.address());
-        let reach = &self.index[..upto].last()?;
+        let reach = self.reach(range.address())?;
         (range.end() <= reach.end).then_some(reach.position)
+    }
+
+    /// Position and end of the buffer that reaches furthest from an address on, the address itself
+    /// included; O(log n). Who moves a range that no buffer wholly contains cuts it there.
+    pub fn locate_from(&self, address: u64) -> Option<(usize, u64)> {
+        let reach = self.reach(address)?;
+        (address < reach.end).then_some((reach.position, reach.end))
+    }
+
+    fn reach(&self, address: u64) -> Option<&Reach> {
+        let upto = self.index.partition_point(|reach| reach.start <= address);
+        self.index[..upto].last()
     }
 
     /// The buffer that [`RemoteSegment::locate`] finds.

@@ -30,6 +30,25 @@ impl Gid {
         text.trim().parse::<Ipv6Addr>().ok().map(|address| Self(address.octets()))
     }
 
+    /// Reads 16 bytes in hexadecimal, each of one or two digits, joined by `:`, as descriptors and
+    /// handshakes write them.
+    pub fn parse_bytes(text: &str) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let mut groups = text.split(':');
+        for byte in &mut bytes {
+            let group = groups.next().filter(|group| matches!(group.len(), 1 | 2))?;
+            let is_hex = group.bytes().all(|digit| digit.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(group, 16).ok().filter(|_| is_hex)?;
+        }
+        groups.next().is_none().then_some(Self(bytes))
+    }
+
+    /// 16 bytes of two hexadecimal digits each, joined by `:`, which [`Self::parse_bytes`] reads.
+    pub fn byte_text(self) -> String {
+        let bytes = self.0.iter().map(|byte| format!("{byte:02x}"));
+        bytes.collect::<Vec<_>>().join(":")
+    }
+
     /// The bytes, the first one first.
     pub const fn bytes(self) -> [u8; 16] {
         self.0

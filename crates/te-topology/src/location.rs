@@ -3,6 +3,7 @@
 //! I1  Parsing never fails and printing gives back the very text that was parsed: a name that has
 //!     a known form but not its canonical spelling (`cpu:01`) stays an ordinary name.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
@@ -75,6 +76,19 @@ impl MemoryLocation {
             parts.push((offset, end - offset, Self::Cpu(*node)));
         }
         parts
+    }
+
+    /// The location of the byte at `offset` in a buffer of `length` bytes at this location: that of
+    /// the part of [`Self::parts`] which has it. Allocates nothing.
+    pub fn at(&self, length: u64, offset: u64) -> Cow<'_, Self> {
+        let Self::Segments { nodes, .. } = self else { return Cow::Borrowed(self) };
+        let n_parts = u64::try_from(nodes.len()).unwrap_or(u64::MAX);
+        let size = length.checked_div(n_parts).filter(|size| *size > 0);
+        let place = size.and_then(|size| usize::try_from((offset / size).min(n_parts - 1)).ok());
+        match place.and_then(|place| nodes.get(place)) {
+            Some(node) => Cow::Owned(Self::Cpu(*node)),
+            None => Cow::Owned(Self::Any),
+        }
     }
 
     fn parse_known(text: &str) -> Option<Self> {
@@ -278,6 +292,20 @@ mod tests {
         assert_eq!(parts("segments:4096:", 100), [part(0, 100, "*")]);
         assert_eq!(parts("cuda:3", 100), [part(0, 100, "cuda:3")]);
         assert_eq!(parts(three, u64::MAX).len(), 3);
+    }
+
+    /// C11: a byte is where the part is that has it.
+    #[test]
+    fn c11_a_byte_is_where_its_part_is() {
+        let texts = ["segments:4096:0,1,0", "segments:4096:", "cuda:3", "*", "segments:1:2"];
+        for (text, length) in texts.into_iter().flat_map(|text| [(text, 100), (text, 2)]) {
+            let location = MemoryLocation::from(text);
+            for (first, len, part) in location.parts(length) {
+                for offset in [first, first + len - 1] {
+                    assert_eq!(*location.at(length, offset), part, "{text} {offset} of {length}");
+                }
+            }
+        }
     }
 
     proptest! {

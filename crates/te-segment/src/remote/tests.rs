@@ -221,6 +221,16 @@ fn c3_trap9_one_buffer_holds_the_whole_range() {
     for (address, len) in [(4095, 1), (8190, 4), (4096, 4097), (12_288, 1), (0, u64::MAX)] {
         assert_eq!(locate(address, len), None, "{address}+{len}");
     }
+    for (address, found) in [
+        (4096, Some((1, 8192))),
+        (8191, Some((1, 8192))),
+        (8192, Some((0, 12_288))),
+        (12_288, None),
+        (4095, None),
+        (u64::MAX, None),
+    ] {
+        assert_eq!(peer.locate_from(address), found, "from {address}");
+    }
     assert_eq!(snapshot(&[]).locate(&RemoteRange::new(0, 1).unwrap()), None);
 }
 

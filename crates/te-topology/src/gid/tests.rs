@@ -197,3 +197,22 @@ proptest! {
         prop_assert_eq!(Gid::parse(&gid.to_string()), Some(gid));
     }
 }
+
+/// E27: what descriptors and handshakes carry is 16 bytes; capitals and single digits are read too.
+#[test]
+fn e27_the_byte_form_is_exactly_16_bytes() {
+    let text = "00:00:00:00:00:00:00:00:00:00:ff:ff:c0:a8:4d:01";
+    let gid = Gid::parse_bytes(text).unwrap();
+    assert_eq!(gid, Gid::parse("::ffff:192.168.77.1").unwrap());
+    assert_eq!(gid.byte_text(), text);
+    assert_eq!(Gid::parse_bytes(&text.to_uppercase()), Some(gid));
+    assert_eq!(Gid::parse_bytes("0:0:0:0:0:0:0:0:0:0:ff:ff:c0:a8:4d:1"), Some(gid));
+    let short = &text[3..];
+    let long = format!("{text}:00");
+    let doubled = text.replacen("00", "000", 1);
+    let signed = text.replacen("00", "+1", 1);
+    let empty = text.replacen("00", "", 1);
+    for bad in ["", "::", "not a gid", short, &long, &doubled, &signed, &empty, "fe80::1"] {
+        assert_eq!(Gid::parse_bytes(bad), None, "{bad}");
+    }
+}
