@@ -12,18 +12,23 @@ mod error;
 mod event;
 #[cfg(any(test, feature = "testing"))]
 mod fake;
+mod libibverbs;
 mod port;
 mod queue_pair;
 mod seam;
+mod sys;
 mod work;
 
 pub use error::{PostError, VerbsCall, VerbsError};
 pub use event::DeviceEvent;
 #[cfg(any(test, feature = "testing"))]
 pub use fake::{Fake, FakeDevice, FakeHost, FakeNic, FakePort, Timers};
+pub use libibverbs::Libibverbs;
 pub use port::{
     DeviceAttributes, DeviceInfo, GidEntry, GidKind, LinkLayer, Mtu, PortAttributes, PortState,
 };
 pub use queue_pair::{QueuePairCapacity, QueuePairState, Ready, Route};
 pub use seam::{CompletionQueue, Device, MemoryAccess, MemoryRegion, QueuePair, Verbs};
+#[cfg(any(test, feature = "testing"))]
+pub use sys::layout::{Layout, constants, layouts};
 pub use work::{Payload, Sge, WorkCompletion, WorkRequest, WorkStatus};

@@ -4,8 +4,10 @@ use std::fmt;
 
 use te_segment::Opcode;
 
-/// One range of registered local memory.
+/// One range of registered local memory. It has the layout of `struct ibv_sge`, so that lists of it
+/// are handed to the library as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
 pub struct Sge {
     /// First address.
     pub address: u64,
