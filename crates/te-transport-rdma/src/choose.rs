@@ -1,24 +1,29 @@
 //! Which of our NICs, and which of the peer's, the next bytes take. Pure: the same calls give the
 //! same answers.
 //!
-//! I1  A NIC that is not active is never chosen.
+//! I1  A NIC of ours that is not active is never chosen.
 //! I2  A rail that pauses is chosen only where no other NIC of the peer is left.
 
 mod rails;
 
 use std::time::Instant;
 
-use te_topology::{MemoryLocation, NicIndex, NicName, NicSelector, Picker};
+use te_topology::{
+    MemoryLocation, NicIndex, NicName, NicPick, NicSelector, Picker, PriorityMatrix, SelectError,
+};
 
 pub(crate) use self::rails::Rails;
 use crate::config::Pairing;
 use crate::nic::{NicSnapshot, Nics};
 use crate::peer::{PeerNicIndex, PeerView};
+use crate::published::Reader;
 
 /// Chooses. Each thread has its own.
 #[derive(Debug)]
 pub(crate) struct Chooser {
+    nics: Reader<NicSnapshot>,
     selector: NicSelector,
+    pairing: Pairing,
     picker: Picker,
 }
 
@@ -35,34 +40,119 @@ impl Chooser {
     /// Chooses among these NICs by this matrix; the picker decides among equals.
     pub(crate) fn new(
         nics: &Nics,
-        matrix: Option<&te_topology::PriorityMatrix>,
+        matrix: Option<&PriorityMatrix>,
+        pairing: Pairing,
         picker: Picker,
     ) -> Self {
-        let _ = (nics, matrix, picker);
-        todo!()
+        let names = nics.iter().map(|nic| nic.name().clone()).collect();
+        let empty = PriorityMatrix::new();
+        let selector = NicSelector::with_nics(matrix.unwrap_or(&empty), names);
+        let mut new = Self { nics: nics.reader(), selector, pairing, picker };
+        new.follow();
+        new
     }
 
     /// The NIC of ours for memory at a location; attempts from 1 on walk over all of them. `None`
     /// where none is active.
     pub(crate) fn local_nic(
         &mut self,
-        nics: &NicSnapshot,
         location: &MemoryLocation,
         attempt: u16,
     ) -> Option<NicIndex> {
-        let _ = (nics, location, attempt);
-        todo!()
+        if self.nics.refresh() {
+            self.follow();
+        }
+        let Self { selector, picker, .. } = self;
+        let mut select = |location: &MemoryLocation| {
+            selector.select(location, attempt.into(), picker).map(|pick| pick.index)
+        };
+        // What the location has is gone or was never there: any NIC reaches it.
+        select(location).or_else(|_| select(&MemoryLocation::Any)).ok()
     }
 
-    /// The NIC of the peer for its memory at `address`; attempts from 1 on walk over all of them.
+    /// The NIC of the peer for its memory at `address`, from our NIC `own` with these rails; attempts
+    /// from 1 on walk over all of them. `None` where the peer has no active one.
     pub(crate) fn peer_nic(
         &mut self,
         peer: &PeerView,
-        (own, pairing): (&NicName, &Pairing),
+        (own, rails): (&NicName, &Rails),
         (address, attempt): (u64, u16),
-        (rails, now): (&Rails, Instant),
+        now: Instant,
     ) -> Option<PeerPick> {
-        let _ = (peer, own, pairing, address, attempt, rails, now);
-        todo!()
+        let location = peer.location(address);
+        let paused = |nic| rails.paused_until(now, &peer.nic(nic)?.path);
+        let first = self.first(peer, own, &location, attempt)?;
+        let Some(until) = paused(first) else {
+            return Some(PeerPick { nic: first, pauses: false });
+        };
+        let mut best = (until, first);
+        // Only a faulty rail leads here, and the first one that is open ends it.
+        let steps = 1..=u32::try_from(peer.nics().len()).unwrap_or(u32::MAX);
+        for location in [&*location, &MemoryLocation::Any] {
+            for step in steps.clone() {
+                let attempt = u32::from(attempt).saturating_add(step);
+                let Ok(nic) = select(peer, location, attempt, &mut self.picker) else { break };
+                match paused(nic) {
+                    None => return Some(PeerPick { nic, pauses: false }),
+                    Some(until) if until < best.0 => best = (until, nic),
+                    Some(_) => {}
+                }
+            }
+        }
+        Some(PeerPick { nic: best.1, pauses: true })
+    }
+
+    /// The NIC of the peer, whatever its rail is like. What pairs NICs holds for first attempts only:
+    /// others shall get elsewhere.
+    fn first(
+        &mut self,
+        peer: &PeerView,
+        own: &NicName,
+        location: &MemoryLocation,
+        attempt: u16,
+    ) -> Option<PeerNicIndex> {
+        let Self { pairing, picker, .. } = self;
+        let selector = peer.selector();
+        let paired = match (attempt, pairing) {
+            (0, Pairing::SameName) => selector.select_hinted(location, own, 0, picker),
+            (0, Pairing::Rules(rules)) => selector.select_paired(location, (rules, own), 0, picker),
+            _ => selector.select(location, attempt.into(), picker),
+        };
+        match paired {
+            Ok(pick) => index(pick),
+            Err(_) if matches!(self.pairing, Pairing::SameName) && attempt == 0 => {
+                let any = selector.select_hinted(&MemoryLocation::Any, own, 0, &mut self.picker);
+                index(any.ok()?)
+            }
+            Err(_) => select(peer, &MemoryLocation::Any, attempt.into(), &mut self.picker).ok(),
+        }
+    }
+
+    /// Switches NICs on and off as they are now.
+    fn follow(&mut self) {
+        let Self { nics, selector, .. } = self;
+        for (_, view) in nics.iter() {
+            match view.link {
+                Ok(_) => selector.enable(&view.name),
+                Err(_) => selector.disable(&view.name),
+            };
+        }
     }
 }
+
+fn select(
+    peer: &PeerView,
+    location: &MemoryLocation,
+    attempt: u32,
+    picker: &mut Picker,
+) -> Result<PeerNicIndex, SelectError> {
+    let nic = peer.selector().select(location, attempt, picker).map(index)?;
+    nic.ok_or_else(|| SelectError::NoNic { location: location.clone() })
+}
+
+fn index(pick: NicPick<'_>) -> Option<PeerNicIndex> {
+    PeerNicIndex::new(pick.index.position())
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@
 //!     old the views are that somebody keeps.
 //! I3  A piece that a key is for lies in one chunk.
 
+mod error;
 mod pretouch;
 mod region;
 mod view;
@@ -21,48 +22,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use te_segment::{LocalBuffer, LocalRange};
-use te_topology::{MemoryLocation, NicIndex, NicName};
-use te_verbs::{MemoryAccess, VerbsError};
-use thiserror::Error;
+use te_topology::{MemoryLocation, NicIndex};
+use te_verbs::{Device, MemoryAccess};
 
-use self::region::{Made, Source};
+pub(crate) use self::error::MemoryError;
+use self::region::{DmaBuf, Made, Maker, release};
 pub(crate) use self::view::{Chunk, Keys, LocalPiece, MemoryReader, MemoryView};
 use crate::config::{MemorySettings, Parallel};
 use crate::nic::Nics;
 use crate::sync::Mutex;
-
-/// Why a buffer was not registered. Nothing of it is.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum MemoryError {
-    /// A NIC refused a piece of it.
-    #[error("NIC {nic} cannot register {len} bytes at {address:#x}")]
-    Refused {
-        /// Which NIC.
-        nic: NicName,
-        /// First address of the piece.
-        address: u64,
-        /// Its bytes.
-        len: u64,
-        /// Why.
-        #[source]
-        cause: VerbsError,
-    },
-    /// No NIC is active that could register it. Look at the links.
-    #[error("no NIC is active that could register {len} bytes at {address:#x}")]
-    NoNic {
-        /// First address of the buffer.
-        address: u64,
-        /// Its bytes.
-        len: u64,
-    },
-    /// A buffer that begins there is registered already.
-    #[error("memory at {address:#x} is registered already")]
-    Twice {
-        /// That address.
-        address: u64,
-    },
-}
 
 /// The registered memory of this process.
 #[derive(Debug)]
@@ -72,7 +40,7 @@ pub(crate) struct MemoryTable {
     version: AtomicU64,
     state: Mutex<State>,
     /// Held while a buffer is registered or a NIC is completed, so that no NIC becomes active
-    /// without a buffer that was registered meanwhile.
+    /// without a buffer that was registered meanwhile. Taken before `state`.
     changing: Mutex<()>,
 }
 
@@ -84,21 +52,16 @@ struct State {
     view: Option<Arc<MemoryView>>,
 }
 
-/// A buffer with its regions, chunk by chunk.
+/// A buffer with its regions.
 #[derive(Debug)]
 struct Registered {
-    buffer: Arc<LocalBuffer>,
     access: MemoryAccess,
-    chunks: Vec<Piece>,
-}
-
-#[derive(Debug)]
-struct Piece {
-    range: LocalRange,
-    location: MemoryLocation,
-    /// By the index of the NIC.
-    regions: Vec<Option<Made>>,
-    told: Arc<Chunk>,
+    dmabuf: Option<DmaBuf>,
+    ranges: Vec<LocalRange>,
+    /// One for each range.
+    chunks: Vec<Arc<Chunk>>,
+    /// By the index of the NIC; each is empty, or has a region for each range.
+    regions: Vec<Vec<Made>>,
 }
 
 impl MemoryTable {
@@ -129,48 +92,219 @@ impl MemoryTable {
     ///
     /// # Errors
     /// [`MemoryError`]; nothing of the buffer is registered then (C33).
-    pub(crate) fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), MemoryError> {
-        self.register_from(buffer, Source::Memory)
+    pub(crate) fn register(&self, buffer: &LocalBuffer) -> Result<(), MemoryError> {
+        self.register_from(buffer, None)
     }
 
-    /// Registers a buffer whose bytes are those of a dma-buf from `offset` on (C37).
+    /// Registers a buffer whose bytes are those of a dma-buf from `offset` on (C37). The file may be
+    /// closed afterwards.
     ///
     /// # Errors
     /// As [`MemoryTable::register`].
     pub(crate) fn register_dmabuf(
         &self,
-        buffer: &Arc<LocalBuffer>,
+        buffer: &LocalBuffer,
         file: BorrowedFd<'_>,
         offset: u64,
     ) -> Result<(), MemoryError> {
-        self.register_from(buffer, Source::DmaBuf { file, offset })
+        let address = buffer.region().address();
+        let file = file.try_clone_to_owned();
+        let file = file.map_err(|cause| MemoryError::DmaBuf { address, cause })?;
+        self.register_from(buffer, Some(DmaBuf::new(file, offset)))
     }
 
     /// Releases a buffer; one that is not registered is no fault (C41).
     pub(crate) fn deregister(&self, buffer: &LocalBuffer) {
-        let _ = buffer;
-        todo!()
+        let address = buffer.region().address();
+        let left = self.change(|buffers| buffers.remove(&address));
+        if let Some(registered) = left {
+            let pays = buffer.region().len() >= RELEASE_APART;
+            release(registered.regions, pays && self.settings.parallel != Parallel::Never);
+        }
     }
 
-    /// Registers on a NIC whatever is not registered there, before it becomes active.
+    /// Registers on a NIC whatever is not registered there. To be called before the NIC is said to be
+    /// active, and once more after that: a buffer may come in between.
     ///
     /// # Errors
     /// [`MemoryError::Refused`]; what was registered stays.
     pub(crate) fn complete(&self, nic: NicIndex) -> Result<(), MemoryError> {
-        let _ = nic;
-        todo!()
+        let _changing = self.changing.lock();
+        let Some(device) = self.nics.nic(nic).and_then(|nic| nic.device()) else { return Ok(()) };
+        let missing = |registered: &Registered| registered.regions[nic.position()].is_empty();
+        let next = || {
+            let state = self.state.lock();
+            let mut found = state.buffers.iter().filter(|(_, registered)| missing(registered));
+            found.next().map(|(address, registered)| (*address, registered.maker()))
+        };
+        while let Some((address, maker)) = next() {
+            let made = maker.make(&**device)?;
+            self.change(|buffers| {
+                if let Some(registered) = buffers.get_mut(&address) {
+                    registered.fill(nic, made);
+                }
+            });
+        }
+        Ok(())
     }
 
     fn register_from(
         &self,
-        buffer: &Arc<LocalBuffer>,
-        source: Source<'_>,
+        buffer: &LocalBuffer,
+        dmabuf: Option<DmaBuf>,
     ) -> Result<(), MemoryError> {
-        let _ = (buffer, source);
-        todo!()
+        let _changing = self.changing.lock();
+        let address = buffer.region().address();
+        if self.state.lock().buffers.contains_key(&address) {
+            return Err(MemoryError::Twice { address });
+        }
+        let mut registered = Registered {
+            access: MemoryAccess {
+                remote: buffer.options().remote,
+                relaxed_ordering: self.settings.relaxed_ordering,
+            },
+            dmabuf,
+            ranges: cut(buffer, self.longest_region()),
+            chunks: Vec::new(),
+            regions: Vec::new(),
+        };
+        registered.regions = self.make_all(&registered, buffer.region().len())?;
+        registered.chunks = registered.tell(buffer);
+        self.change(|buffers| buffers.insert(address, registered));
+        Ok(())
+    }
+
+    /// The regions of a buffer on all NICs, or on none.
+    fn make_all(&self, registered: &Registered, len: u64) -> Result<Vec<Vec<Made>>, MemoryError> {
+        let maker = registered.maker();
+        let devices: Vec<Option<&dyn Device>> =
+            self.nics.iter().map(|nic| nic.device().map(|device| &**device)).collect();
+        let open = || devices.iter().flatten();
+        let touched = match (open().next(), &registered.dmabuf) {
+            (Some(device), None) if len >= self.settings.pre_touch_from => {
+                pretouch::touch(*device, &registered.ranges, self.settings.pre_touch_threads)
+            }
+            _ => false,
+        };
+        let together = open().count() > 1
+            && match self.settings.parallel {
+                Parallel::Auto => touched,
+                Parallel::Never => false,
+                Parallel::Always => true,
+            };
+        let snapshot = self.nics.snapshot();
+        let mut regions = Vec::with_capacity(devices.len());
+        let mut refusal = None;
+        for (nic, made) in self.nics.iter().zip(maker.make_on(&devices, together)) {
+            match made {
+                Ok(made) => regions.push(made),
+                Err(error) => {
+                    regions.push(Vec::new());
+                    let is_worse = snapshot.is_active(nic.index());
+                    match (&refusal, is_worse) {
+                        (None, _) | (Some((false, _)), true) => refusal = Some((is_worse, error)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let is_anywhere = regions.iter().any(|made| !made.is_empty());
+        match refusal {
+            Some((is_active, error)) if is_active || !is_anywhere => Err(error),
+            _ => Ok(regions),
+        }
+    }
+
+    /// The longest region that every open NIC takes.
+    fn longest_region(&self) -> u64 {
+        let limits = self.nics.iter().filter_map(|nic| nic.limits());
+        limits.map(|limits| limits.max_region).min().unwrap_or(self.settings.max_region).max(1)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<u64, Registered>) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state.buffers);
+        state.view = None;
+        // Pairs with the load in `version`.
+        self.version.fetch_add(1, Ordering::Release);
+        result
     }
 
     fn numbered_view(&self) -> (u64, Arc<MemoryView>) {
-        todo!()
+        let mut state = self.state.lock();
+        let State { buffers, view } = &mut *state;
+        let made = || {
+            let chunks = buffers.values().flat_map(|registered| &registered.chunks);
+            Arc::new(MemoryView::new(chunks.cloned().collect()))
+        };
+        let view = Arc::clone(view.get_or_insert_with(made));
+        (self.version(), view)
     }
 }
+
+impl Registered {
+    fn maker(&self) -> Maker {
+        let dmabuf = self.dmabuf.as_ref().map(DmaBuf::share);
+        Maker { access: self.access, dmabuf, ranges: self.ranges.clone() }
+    }
+
+    /// The keys of each range.
+    fn tell(&self, buffer: &LocalBuffer) -> Vec<Arc<Chunk>> {
+        let chunk = |(place, range): (usize, &LocalRange)| {
+            Arc::new(Chunk {
+                address: range.address(),
+                len: range.len(),
+                location: location(buffer, range),
+                remote: self.access.remote,
+                keys: self.regions.iter().map(|made| Some(keys(made.get(place)?))).collect(),
+            })
+        };
+        self.ranges.iter().enumerate().map(chunk).collect()
+    }
+
+    fn fill(&mut self, nic: NicIndex, made: Vec<Made>) {
+        for (chunk, region) in self.chunks.iter_mut().zip(&made) {
+            Arc::make_mut(chunk).keys[nic.position()] = Some(keys(region));
+        }
+        self.regions[nic.position()] = made;
+    }
+}
+
+fn keys(region: &Made) -> Keys {
+    Keys { lkey: region.lkey(), rkey: te_metadata::Rkey::new(region.rkey()) }
+}
+
+/// Consecutive ranges of at most `longest` bytes (C32).
+fn cut(buffer: &LocalBuffer, longest: u64) -> Vec<LocalRange> {
+    let len = buffer.region().len();
+    let mut ranges = Vec::new();
+    let mut offset = 0;
+    while offset < len {
+        let part = longest.min(len - offset);
+        ranges.extend(buffer.region().range(offset, part));
+        offset += part;
+    }
+    ranges
+}
+
+/// Where a range of a buffer is. Parts of it on several nodes have a name only as a whole.
+fn location(buffer: &LocalBuffer, range: &LocalRange) -> MemoryLocation {
+    let whole = &buffer.options().location;
+    if range.len() == buffer.region().len() || !matches!(whole, MemoryLocation::Segments { .. }) {
+        return whole.clone();
+    }
+    let (first, end) = (range.offset(), range.offset() + range.len());
+    let parts = whole.parts(buffer.region().len());
+    let mut touched = parts.into_iter().filter(|(at, len, _)| *at < end && at + len > first);
+    match (touched.next(), touched.next()) {
+        (Some((_, _, location)), None) => location,
+        _ => MemoryLocation::Any,
+    }
+}
+
+/// Buffers from this length on are released by one thread for each NIC, bytes. Starting threads costs
+/// as much as releasing some megabytes.
+const RELEASE_APART: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests;

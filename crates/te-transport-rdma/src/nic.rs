@@ -194,7 +194,7 @@ impl Nics {
             return None;
         }
         let mut health = nic.health.lock();
-        let reaction = health.on_failures(now, failures, &self.faults);
+        let reaction = health.on_lost(now, NicFault::Failures { failures }, &self.faults);
         nic.failures.store(0, Ordering::Relaxed);
         let mut changes = Vec::new();
         self.react(nic, &reaction, &mut changes);
@@ -265,6 +265,14 @@ impl Nics {
         let known = self.snapshot.load().link(nic.index).copied();
         let reaction = health.on_looked(now, known, link, &self.faults);
         self.react(nic, &reaction, changes);
+        // A buffer that came between registering what was missing and the news found the NIC still
+        // inactive.
+        if let Reaction::Activate(_) = reaction
+            && let Err(cause) = complete(nic.index)
+        {
+            let reaction = health.on_lost(now, NicFault::Memory(cause), &self.faults);
+            self.react(nic, &reaction, changes);
+        }
     }
 
     fn react(&self, nic: &Nic, reaction: &Reaction, changes: &mut Vec<NicChange>) {

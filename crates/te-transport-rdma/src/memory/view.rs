@@ -1,5 +1,6 @@
 //! The keys of registered memory, for those that read them all the time.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -29,8 +30,6 @@ pub(crate) struct Chunk {
     pub(crate) location: MemoryLocation,
     /// What peers may do.
     pub(crate) remote: RemoteAccess,
-    /// The first address of the buffer that it is a piece of, and whether it is the whole of it.
-    pub(crate) buffer: (u64, bool),
     /// By the index of the NIC; `None` for a NIC that has it not registered.
     pub(crate) keys: Vec<Option<Keys>>,
 }
@@ -48,10 +47,29 @@ pub(crate) struct LocalPiece {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryView {
     /// Sorted by address; they do not overlap.
-    pub(super) chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Chunk {
+    /// Where the memory at an address of it is.
+    pub(crate) fn location_at(&self, address: u64) -> Cow<'_, MemoryLocation> {
+        self.location.at(self.len, address.saturating_sub(self.address))
+    }
 }
 
 impl MemoryView {
+    /// Of chunks that are sorted by address and do not overlap.
+    pub(super) fn new(chunks: Vec<Arc<Chunk>>) -> Self {
+        Self { chunks }
+    }
+
+    /// Those that begin in a range.
+    pub(crate) fn chunks_of(&self, address: u64, len: u64) -> &[Arc<Chunk>] {
+        let end = address.saturating_add(len);
+        let before = |limit: u64| self.chunks.partition_point(|chunk| chunk.address < limit);
+        &self.chunks[before(address)..before(end)]
+    }
+
     /// All chunks, in order of their addresses.
     pub(crate) fn chunks(&self) -> &[Arc<Chunk>] {
         &self.chunks

@@ -148,14 +148,14 @@ impl NicHealth {
         if was_there { Reaction::Deactivate(fault) } else { Reaction::None }
     }
 
-    /// Too many operations failed.
-    pub(super) fn on_failures(
+    /// The NIC cannot be used by what was found elsewhere.
+    pub(super) fn on_lost(
         &mut self,
         now: Instant,
-        failures: u32,
+        fault: NicFault,
         faults: &FaultSettings,
     ) -> Reaction {
-        self.leave(now, NicFault::Failures { failures }, faults.recover_after, faults)
+        self.leave(now, fault, faults.recover_after, faults)
     }
 
     /// The NIC was looked at; `known` is the address that is published.
