@@ -2,14 +2,22 @@
 
 mod choose;
 mod config;
+mod control;
+mod endpoint;
+mod fence;
 mod memory;
 mod nic;
 mod peer;
 mod publish;
 mod published;
+mod store;
 mod sync;
+mod transport;
+mod worker;
 
 pub use config::{
     ConnectionSettings, DeviceSettings, FaultSettings, MemorySettings, Pairing, Parallel,
     RdmaConfig, StorePolicy, WorkSettings,
 };
+pub use control::Handshakes;
+pub use transport::{Rdma, RdmaStartError};

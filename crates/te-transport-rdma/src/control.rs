@@ -1,0 +1,405 @@
+//! Makes connections and ends them, away from the listener and from the workers.
+//!
+//! ```text
+//!   worker ── want ──▶ active threads ── handshake ──▶ peer        ┐
+//!   peer ── question ─▶ passive threads ── answer                  ├─▶ table ── Open, Retire ──▶ worker
+//!   devices, time ────▶ watch thread                               ┘
+//! ```
+//!
+//! Threads of both pools may wait: for a peer's answer, for the kernel that resolves an address. They
+//! hold no lock then. Active and passive ones are apart, so that two hosts that connect to each other
+//! never wait for each other's threads.
+//!
+//! I1  A worker that wants a connection is told of one, or of the failure.
+//! I2  What a peer says changes nothing but the connection that it speaks of.
+
+mod active;
+mod passive;
+mod pool;
+mod table;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Condvar;
+use te_metadata::{EndpointMessage, EndpointQuestion, HostPort, PeerClient, PeerError, QpNumber};
+use te_topology::NicIndex;
+use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
+use te_verbs::{CompletionQueue, QueuePair, Ready, Route};
+
+use self::pool::Pool;
+pub(crate) use self::table::Wish;
+use self::table::{Entry, Table};
+use crate::config::RdmaConfig;
+use crate::endpoint::{Ends, HandshakeError, NicPath};
+use crate::memory::MemoryTable;
+use crate::nic::{Nic, NicChange, NicLink, Nics};
+use crate::sync::Mutex;
+use crate::worker::{Command, EndpointId, Inbox};
+
+/// Carries handshakes to peers.
+pub trait Handshakes: fmt::Debug + Send + Sync {
+    /// Sends a question and waits for its answer; a refusal is an answer.
+    ///
+    /// # Errors
+    /// The peer was not reached, or said what is no answer.
+    fn ask(&self, to: &HostPort, question: &EndpointMessage) -> Result<EndpointMessage, PeerError>;
+
+    /// Calls off what is asked now, and whatever is asked later.
+    fn interrupt(&self);
+}
+
+impl Handshakes for PeerClient {
+    fn ask(&self, to: &HostPort, question: &EndpointMessage) -> Result<EndpointMessage, PeerError> {
+        self.handshake(to, question)
+    }
+
+    fn interrupt(&self) {
+        PeerClient::interrupt(self);
+    }
+}
+
+/// See the module.
+pub(crate) struct Control {
+    /// Our segment's name.
+    server: Box<str>,
+    config: RdmaConfig,
+    nics: Arc<Nics>,
+    memory: Arc<MemoryTable>,
+    handshakes: Arc<dyn Handshakes>,
+    clock: Arc<dyn Clock>,
+    /// By the index of the NIC; `None` for one that could not be opened.
+    ways: Vec<Option<Way>>,
+    table: Mutex<Table>,
+    /// Told when a connection has moved.
+    moved: Condvar,
+    active: Arc<Pool>,
+    passive: Arc<Pool>,
+    /// Wakes the watch thread.
+    bell: Inbox,
+}
+
+/// What leads to the worker of a NIC.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) completions: Arc<dyn CompletionQueue>,
+}
+
+/// What the control of connections is made of.
+pub(crate) struct Parts {
+    pub(crate) server: Box<str>,
+    pub(crate) config: RdmaConfig,
+    pub(crate) nics: Arc<Nics>,
+    pub(crate) memory: Arc<MemoryTable>,
+    pub(crate) handshakes: Arc<dyn Handshakes>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ways: Vec<Option<Way>>,
+}
+
+/// How long somebody waits for queue pairs that another thread moves, which takes the kernel about a
+/// second where it has to look for the peer.
+const MOVE_LIMIT: Duration = Duration::from_secs(5);
+
+impl Control {
+    /// Starts the thread that watches; others come when there is work.
+    ///
+    /// # Errors
+    /// The system gives no thread or descriptor.
+    pub(crate) fn start(parts: Parts, threads: &Arc<Threads>) -> std::io::Result<Arc<Self>> {
+        let Parts { server, config, nics, memory, handshakes, clock, ways } = parts;
+        let settings = &config.connection;
+        let bounds = nics.iter().map(|nic| nic.limits().map_or(1, |limits| limits.max_endpoints));
+        let table = Mutex::new(Table::new(bounds, settings));
+        let active = Pool::new("te-rdma-connect", settings.threads, threads);
+        let passive = Pool::new("te-rdma-accept", settings.threads, threads);
+        let (moved, bell) = (Condvar::new(), Inbox::new(1)?);
+        let control = Arc::new(Self {
+            server,
+            config,
+            nics,
+            memory,
+            handshakes,
+            clock,
+            ways,
+            table,
+            moved,
+            active,
+            passive,
+            bell,
+        });
+        let watching = Arc::clone(&control);
+        threads.spawn("te-rdma-watch", move || watching.watch())?;
+        Ok(control)
+    }
+
+    /// A worker wants a connection.
+    pub(crate) fn want(self: &Arc<Self>, wish: Wish) {
+        let now = self.clock.now();
+        {
+            let mut table = self.table.lock();
+            if let Some(entry) = table.entry(wish.nic, &wish.peer) {
+                // One that is not ready yet is told of when it is.
+                if entry.machine.is_sendable() {
+                    self.announce(wish.nic, &wish.peer, entry);
+                }
+                return;
+            }
+            if table.pauses.pauses(now, wish.peer.server()) {
+                drop(table);
+                let server = wish.peer.server().into();
+                return self.give_up(&wish, &HandshakeError::Paused { server });
+            }
+        }
+        self.connect(wish);
+    }
+
+    fn connect(self: &Arc<Self>, wish: Wish) {
+        let (control, job) = (Arc::clone(self), wish.clone());
+        if !self.active.run(move || control.run_active(job)) {
+            self.give_up(&wish, &HandshakeError::TimedOut);
+        }
+    }
+
+    /// A peer wants a connection, or says something of one.
+    pub(crate) fn answer(self: &Arc<Self>, question: EndpointQuestion) {
+        let control = Arc::clone(self);
+        // Where it is not taken the question is dropped, which refuses it.
+        self.passive.run(move || {
+            let answer = control.run_passive(question.request());
+            question.answer(answer);
+        });
+    }
+
+    /// A worker ends a connection, which it found broken.
+    pub(crate) fn on_broken(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) {
+        let gone = self.table.lock().remove(nic, peer, id);
+        drop(gone);
+    }
+
+    /// Asks a peer of our own kind to touch its memory no more by a connection.
+    pub(crate) fn fence(self: &Arc<Self>, wish: Wish, id: EndpointId, ours: Vec<QpNumber>) {
+        let (control, nic) = (Arc::clone(self), wish.nic);
+        let taken = self.active.run(move || {
+            let is_confirmed = control.run_fence(&wish, ours);
+            control.tell(wish.nic, Command::Fenced { id, is_confirmed });
+        });
+        if !taken {
+            self.tell(nic, Command::Fenced { id, is_confirmed: false });
+        }
+    }
+
+    /// Something became of a NIC.
+    pub(crate) fn on_change(&self, nic: NicIndex, change: &NicChange) {
+        let (why, number) = match change {
+            NicChange::Activated => return,
+            NicChange::Deactivated(fault) => (format!("the NIC is inactive: {fault}"), None),
+            NicChange::Moved => ("the NIC has another address".to_owned(), None),
+            NicChange::QueuePairFatal { number } => {
+                (format!("queue pair {number} failed"), Some(*number))
+            }
+        };
+        let is_of = |entry: &Entry| {
+            number.is_none_or(|number| entry.queue_pairs.iter().any(|qp| qp.number() == number))
+        };
+        let gone = self.table.lock().drain(nic, is_of);
+        let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
+        for (peer, entry) in gone {
+            self.end(nic, &peer, entry, &fault);
+        }
+    }
+
+    /// Ends everything; workers end what they have by themselves.
+    pub(crate) fn close(&self) {
+        self.active.stop();
+        self.passive.stop();
+        self.handshakes.interrupt();
+        let gone = self.table.lock().close();
+        self.moved.notify_all();
+        self.bell.ring();
+        drop(gone);
+    }
+
+    /// Ends a connection that was taken out of the table.
+    fn end(&self, nic: NicIndex, peer: &NicPath, entry: Entry, why: &SliceFault) {
+        if entry.machine.is_sendable() {
+            self.tell(nic, Command::Retire { id: entry.id, fault: why.clone() });
+        } else {
+            // Somebody may wait for it.
+            self.tell(nic, Command::Failed { peer: peer.clone(), fault: why.clone() });
+        }
+        self.moved.notify_all();
+    }
+
+    fn end_all(&self, nic: NicIndex, gone: Vec<Entry>, why: &str) {
+        let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
+        for entry in gone {
+            self.tell(nic, Command::Retire { id: entry.id, fault: fault.clone() });
+        }
+    }
+
+    /// Tells the worker that a connection may be used. The table is locked, so that what ends it is
+    /// told later.
+    fn announce(&self, nic: NicIndex, peer: &NicPath, entry: &Entry) {
+        self.tell(
+            nic,
+            Command::Open {
+                id: entry.id,
+                peer: peer.clone(),
+                queue_pairs: entry.queue_pairs.clone(),
+                used: entry.used.clone(),
+            },
+        );
+    }
+
+    fn tell(&self, nic: NicIndex, command: Command) {
+        if let Some(Some(way)) = self.ways.get(nic.position()) {
+            way.inbox.tell(command);
+        }
+    }
+
+    fn give_up(&self, wish: &Wish, error: &HandshakeError) {
+        if self.table.lock().closed {
+            // What waits ends because of that.
+            return;
+        }
+        self.tell(wish.nic, Command::Failed { peer: wish.peer.clone(), fault: error.fault() });
+    }
+
+    /// Our NIC as it is now.
+    fn nic(&self, index: NicIndex) -> Result<(&Nic, NicLink), HandshakeError> {
+        let snapshot = self.nics.snapshot();
+        let nic = self.nics.nic(index);
+        let found = nic.and_then(|nic| Some((nic, *snapshot.link(index)?)));
+        found.ok_or_else(|| HandshakeError::Inactive {
+            nic: nic.map_or("?", |nic| nic.name().as_str()).into(),
+        })
+    }
+
+    /// Makes queue pairs that have a port.
+    fn make(
+        &self,
+        nic: &Nic,
+        link: &NicLink,
+        count: usize,
+    ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
+        let inactive = || HandshakeError::Inactive { nic: nic.name().as_str().into() };
+        let way = self.ways.get(nic.index().position()).and_then(Option::as_ref);
+        let (device, limits) = nic.device().zip(nic.limits()).ok_or_else(inactive)?;
+        let way = way.ok_or_else(inactive)?;
+        let mut queue_pairs = Vec::with_capacity(count);
+        let mut numbers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let made = device.queue_pair(&way.completions, limits.capacity);
+            let pair = made.map_err(HandshakeError::Verbs)?;
+            let device = &self.config.device;
+            pair.to_init(device.port, device.pkey_index).map_err(HandshakeError::Verbs)?;
+            numbers.extend(QpNumber::new(pair.number() & QpNumber::MAX.value()));
+            queue_pairs.push(pair);
+        }
+        let ends = Ends { gid: link.gid.gid, lid: link.lid, queue_pairs: numbers };
+        Ok((queue_pairs, ends))
+    }
+
+    /// Connects queue pairs to those of a peer, by position. May wait for the kernel.
+    fn move_all(
+        &self,
+        (nic, link): (&Nic, &NicLink),
+        queue_pairs: &[Arc<dyn QueuePair>],
+        peer: &Ends,
+    ) -> Result<(), HandshakeError> {
+        let set = &self.config.connection;
+        let (target, initiator) =
+            nic.limits().map_or((1, 1), |l| (l.reads_as_target, l.reads_as_initiator));
+        for (pair, theirs) in queue_pairs.iter().zip(&peer.queue_pairs) {
+            let route = Route {
+                port: self.config.device.port,
+                gid_index: link.gid.index,
+                gid: peer.gid,
+                lid: peer.lid,
+                queue_pair: theirs.value(),
+                first_packet: 0,
+                mtu: link.mtu,
+                reads: target,
+                min_rnr_timer: set.min_rnr_timer,
+                hop_limit: set.hop_limit,
+                traffic_class: set.traffic_class,
+                service_level: set.service_level,
+            };
+            let ready = Ready {
+                first_packet: 0,
+                reads: initiator,
+                timeout: set.ack_timeout,
+                retries: set.retries,
+                rnr_retries: set.rnr_retries,
+            };
+            pair.to_ready_to_receive(&route).map_err(|error| refused_route(link, peer, error))?;
+            pair.to_ready_to_send(&ready).map_err(HandshakeError::Verbs)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a connection is not moved any more, or is gone; false where that takes too long.
+    fn wait_moved(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) -> bool {
+        let until = self.clock.now() + MOVE_LIMIT;
+        let mut table = self.table.lock();
+        loop {
+            if !table.entry_of(nic, peer, id).is_some_and(|entry| entry.machine.is_moving()) {
+                return true;
+            }
+            let left = until.saturating_duration_since(self.clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            self.moved.wait_for(&mut table, left);
+        }
+    }
+
+    /// The queue pairs of a connection are moved, or that failed. Until when the ready-ack has to
+    /// come, where one has to.
+    fn on_moved(
+        &self,
+        (nic, peer, id): (NicIndex, &NicPath, EndpointId),
+        moved: Result<(), HandshakeError>,
+        until: Option<Instant>,
+    ) -> Result<(), HandshakeError> {
+        let mut table = self.table.lock();
+        let Some(entry) = table.entry_of(nic, peer, id) else {
+            return Err(moved.err().unwrap_or(HandshakeError::Replaced));
+        };
+        if let Err(error) = moved {
+            entry.machine.leave();
+            let gone = table.remove(nic, peer, id);
+            drop(table);
+            self.moved.notify_all();
+            drop(gone);
+            return Err(error);
+        }
+        entry.machine.moved(until);
+        if entry.machine.is_sendable() {
+            self.announce(nic, peer, entry);
+        }
+        drop(table);
+        self.moved.notify_all();
+        Ok(())
+    }
+}
+
+/// What a refusal of a route means.
+fn refused_route(link: &NicLink, peer: &Ends, error: te_verbs::VerbsError) -> HandshakeError {
+    let (ours, theirs) = (link.gid.gid, peer.gid);
+    let differs = ours.mapped_v4().is_some() != theirs.mapped_v4().is_some()
+        || ours.is_link_local() != theirs.is_link_local();
+    if error.errno == Some(libc::EINVAL) && differs {
+        return HandshakeError::GidClass { ours, theirs };
+    }
+    HandshakeError::Verbs(error)
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Control({})", self.server)
+    }
+}

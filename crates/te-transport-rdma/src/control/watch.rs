@@ -1,0 +1,76 @@
+//! The thread that watches devices and time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use te_topology::NicIndex;
+use te_transport::{FaultClass, Phase, SliceFault};
+
+use super::Control;
+use crate::nic::NicFault;
+
+impl Control {
+    /// Works until the table is closed.
+    pub(super) fn watch(self: &Arc<Self>) {
+        while !self.table.lock().closed {
+            let now = self.clock.now();
+            let devices = self.look_at_devices(now);
+            self.run_due(now);
+            let due = self.table.lock().deadline();
+            let next = [devices, due].into_iter().flatten().min();
+            self.sleep(next.map(|at| at.saturating_duration_since(self.clock.now())));
+        }
+    }
+
+    /// Takes the events of every device. Gives when to look again without one.
+    fn look_at_devices(&self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for nic in self.nics.iter() {
+            let complete = |index: NicIndex| {
+                self.memory.complete(index).map_err(|error| error.to_string().into())
+            };
+            let advance = self.nics.advance(nic.index(), now, &complete);
+            for change in &advance.changes {
+                self.on_change(nic.index(), change);
+            }
+            next = [next, advance.deadline].into_iter().flatten().min();
+        }
+        next
+    }
+
+    /// Does what has its time.
+    fn run_due(self: &Arc<Self>, now: Instant) {
+        loop {
+            let Some((nic, peer, entry)) = self.table.lock().overdue(now) else { break };
+            tracing::debug!(%peer, "no ready-ack in time");
+            let why = "the peer did not acknowledge the connection";
+            let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
+            self.end(nic, &peer, entry, &fault);
+        }
+        loop {
+            let Some(wish) = self.table.lock().due(now) else { break };
+            self.connect(wish);
+        }
+        self.table.lock().pauses.prune(now);
+    }
+
+    fn sleep(&self, limit: Option<Duration>) {
+        let snapshot = self.nics.snapshot();
+        // The descriptor of a device that is gone is readable for ever.
+        let gone = |index| {
+            let mut views = snapshot.iter();
+            views.any(|(i, view)| i == index && matches!(view.link, Err(NicFault::Gone(_))))
+        };
+        let live = self.nics.iter().filter(|nic| !gone(nic.index()));
+        let devices = live.filter_map(|nic| nic.device());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.bell(), PollFlags::IN)];
+        fds.extend(devices.map(|d| PollFd::from_borrowed_fd(d.event_fd(), PollFlags::IN)));
+        // A millisecond more, so that what is due is due when we look.
+        let limit = limit.map(|limit| limit + Duration::from_millis(1));
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        // An interrupted wait only looks too early.
+        let _ = poll(&mut fds, limit.as_ref());
+        self.bell.hush();
+    }
+}
