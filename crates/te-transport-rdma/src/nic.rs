@@ -171,7 +171,7 @@ impl Nics {
             self.react(nic, &reaction, &mut changes);
         }
         if health.take_due(now) {
-            self.look_again(nic, opened, (&mut health, now), complete, &mut changes);
+            self.look_again(nic, (&mut health, now), complete, &mut changes);
         }
         Advance { changes, deadline: health.deadline() }
     }
@@ -252,12 +252,12 @@ impl Nics {
     fn look_again(
         &self,
         nic: &Nic,
-        opened: &Opened,
         (health, now): (&mut NicHealth, Instant),
         complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
         changes: &mut Vec<NicChange>,
     ) {
-        let link = link::read(&*opened.device, &nic.name, &self.device);
+        let Some(device) = nic.device() else { return };
+        let link = link::read(&**device, &nic.name, &self.device);
         let link = link.and_then(|link| match health.is_active() {
             true => Ok(link),
             false => complete(nic.index).map(|()| link).map_err(NicFault::Memory),

@@ -45,21 +45,23 @@ impl PeerView {
     /// [`PeerViewError`].
     pub(crate) fn read(peer: &Arc<RemoteSegment>) -> Result<Self, PeerViewError> {
         let descriptor = peer.descriptor();
-        let ProtocolPart::Rdma { devices, priority_matrix, .. } = &descriptor.part else {
-            return Err(PeerViewError::NotRdma { protocol: descriptor.protocol_name() });
-        };
-        if devices.is_empty() {
-            return Err(PeerViewError::NoDevice);
-        }
-        let server = server(descriptor)?;
+        let (devices, priority_matrix, server) = parts(descriptor)?;
         let own = descriptor.te.as_ref().and_then(TeFacts::matrix);
         Ok(Self {
             peer: Arc::clone(peer),
             nics: devices.iter().map(|device| nic(server, device)).collect(),
-            selector: selector(devices, own.as_ref().or(priority_matrix.as_ref())),
+            selector: selector(devices, own.as_ref().or(priority_matrix)),
             facts: descriptor.te.as_ref().and_then(TeFacts::read),
             locations: Locations::of(descriptor.buffers()),
         })
+    }
+
+    /// Whether [`PeerView::read`] would succeed.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn check(peer: &RemoteSegment) -> Result<(), PeerViewError> {
+        parts(peer.descriptor()).map(|_| ())
     }
 
     /// The snapshot that this is of.
@@ -139,6 +141,19 @@ impl Locations {
     fn get(&self, position: usize) -> Option<&MemoryLocation> {
         self.distinct.get(usize::try_from(*self.places.get(position)?).ok()?)
     }
+}
+
+/// Devices, matrix, and what stands before the `@` in the paths of NICs.
+fn parts(
+    descriptor: &SegmentDescriptor,
+) -> Result<(&[DeviceDescriptor], Option<&PriorityMatrix>, &str), PeerViewError> {
+    let ProtocolPart::Rdma { devices, priority_matrix, .. } = &descriptor.part else {
+        return Err(PeerViewError::NotRdma { protocol: descriptor.protocol_name() });
+    };
+    if devices.is_empty() {
+        return Err(PeerViewError::NoDevice);
+    }
+    Ok((devices, priority_matrix.as_ref(), server(descriptor)?))
 }
 
 /// What stands before the `@` in the paths of a peer's NICs (E7).
