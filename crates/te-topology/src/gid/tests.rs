@@ -151,7 +151,7 @@ fn e14_the_others_follow_in_their_order() {
 }
 
 #[test]
-fn every_class_has_its_place_and_its_words() {
+fn j82_every_class_has_its_place_and_its_words() {
     assert!(GidClass::ALL.is_sorted());
     let words: std::collections::BTreeSet<&str> = GidClass::ALL.map(GidClass::reason).into();
     assert_eq!(words.len(), GidClass::ALL.len());
@@ -215,4 +215,48 @@ fn e27_the_byte_form_is_exactly_16_bytes() {
     for bad in ["", "::", "not a gid", short, &long, &doubled, &signed, &empty, "fe80::1"] {
         assert_eq!(Gid::parse_bytes(bad), None, "{bad}");
     }
+}
+
+/// J82, E12, E13: the ranking as a table, the best first; ties keep the order of indices, empty slots
+/// are skipped, and what is of another type comes last, in order.
+#[test]
+fn j82_the_ranking_is_a_table() {
+    let entries = vec![
+        entry(0, "2001:db8::1", GidType::Other, Some(NDEV)),
+        entry(1, "::", GidType::RoceV2, Some(NDEV)),
+        v2(2, "fe80::1", None),
+        v2(3, "::ffff:172.16.0.1", None),
+        v2(4, "::ffff:8.8.8.8", Some("docker0")),
+        v2(5, "::ffff:8.8.4.4", None),
+        v2(6, "::ffff:100.64.0.1", Some(NDEV)),
+        v2(7, "::ffff:192.168.0.1", Some(NDEV)),
+        v2(8, "2001:db8::2", Some(NDEV)),
+        entry(9, "::ffff:192.168.0.1", GidType::RoceV1, Some(NDEV)),
+    ];
+    let ranked = rank_gids(false, &table(entries));
+    let told: Vec<_> = ranked.iter().map(|choice| (choice.index, choice.class)).collect();
+    let expected = [
+        (7, GidClass::OwnRoutable),
+        (8, GidClass::OwnRoutable),
+        (6, GidClass::OwnPrivate),
+        (5, GidClass::ForeignRoutable),
+        (4, GidClass::OwnDegraded),
+        (3, GidClass::ForeignPrivate),
+        (2, GidClass::ForeignDegraded),
+        (0, GidClass::OtherType),
+        (9, GidClass::OtherType),
+    ];
+    assert_eq!(told, expected);
+}
+
+/// J82: a port with old types only takes the first that is not empty; an InfiniBand port is not worse
+/// for having no RoCE v2, nor for a link-local prefix.
+#[test]
+fn j82_old_types_are_a_fallback_and_infiniband_is_none() {
+    let old = |index, gid| entry(index, gid, GidType::RoceV1, Some(NDEV));
+    let entries = vec![old(0, "::"), old(3, "fe80::3"), old(5, "::ffff:8.8.8.8")];
+    assert_eq!(chosen(entries), (3, GidClass::OtherType));
+    let subnet = entry(0, "fe80::1", GidType::Ib, None);
+    let choice = choose_gid(&nic(), true, &table(vec![subnet]), &GidWish::default()).unwrap();
+    assert_eq!((choice.index, choice.class), (0, GidClass::OwnRoutable));
 }
