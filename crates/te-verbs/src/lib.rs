@@ -15,6 +15,8 @@ mod fake;
 mod libibverbs;
 mod port;
 mod queue_pair;
+#[cfg(any(test, feature = "testing"))]
+mod script;
 mod seam;
 mod sys;
 mod work;
@@ -28,6 +30,8 @@ pub use port::{
     DeviceAttributes, DeviceInfo, GidEntry, GidKind, LinkLayer, Mtu, PortAttributes, PortState,
 };
 pub use queue_pair::{QueuePairCapacity, QueuePairState, Ready, Route};
+#[cfg(any(test, feature = "testing"))]
+pub use script::{Link, differences, script};
 pub use seam::{CompletionQueue, Device, MemoryAccess, MemoryRegion, QueuePair, Verbs};
 #[cfg(any(test, feature = "testing"))]
 pub use sys::layout::{Layout, constants, layouts};

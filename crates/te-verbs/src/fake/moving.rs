@@ -172,6 +172,9 @@ impl State {
             if request.op == Opcode::Read && !answers {
                 return self.unanswered(slot);
             }
+            if self.is_endless(slot, target, request) {
+                return Outcome::Waits;
+            }
             self.carry_out(slot, target, request)
         };
         if status == WorkStatus::Success {
@@ -190,6 +193,14 @@ impl State {
         Outcome::Ended(status)
     }
 
+    /// Whether a READ is answered in more packets than it has numbers for, which soft-RoCE asks for
+    /// again without end.
+    fn is_endless(&self, slot: usize, target: usize, request: &Request) -> bool {
+        let (ours, theirs) = (self.pair(slot).mtu(), self.pair(target).mtu());
+        let is_cut_more = theirs < ours && request.len > u64::from(theirs.bytes());
+        request.op == Opcode::Read && is_cut_more
+    }
+
     /// Whether the local ranges may be sent from.
     fn check_local(&self, slot: usize) -> Result<(), WorkStatus> {
         let pair = self.pair(slot);
@@ -201,9 +212,11 @@ impl State {
     }
 
     fn carry_out(&mut self, slot: usize, target: usize, request: &Request) -> WorkStatus {
-        let refused = match self.checked(slot, target, request) {
-            Ok(()) => return WorkStatus::Success,
-            Err(status) => status,
+        let refused = match (self.checked(slot, target, request), request.op) {
+            (Ok(()), _) => return WorkStatus::Success,
+            // What comes back finds no place, whatever is wrong with it.
+            (Err(WorkStatus::LocalQueuePairOperation), Opcode::Read) => WorkStatus::LocalProtection,
+            (Err(status), _) => status,
         };
         // A queue pair that is its own peer fails as the one that asked.
         if !refused.is_local() && target != slot {
@@ -212,11 +225,14 @@ impl State {
         refused
     }
 
-    /// A queue pair that was asked for what may not be goes to ERR, and its owner is told.
+    /// A queue pair that was asked for what may not be goes to ERR, and its owner may be told.
     fn refuse_at(&mut self, target: usize) {
         let pair = self.pair(target);
         let (nic, context, number) = (pair.nic, pair.context, pair.number);
         self.fail_pair(target);
+        if !self.nics[nic].spec.tells_access_errors {
+            return;
+        }
         if let Some(context) = self.nics[nic].contexts[context].as_mut() {
             context.push(DeviceEvent::QueuePairFatal { number });
         }
@@ -228,7 +244,8 @@ impl State {
             return Err(WorkStatus::RemoteInvalidRequest);
         }
         let shorter = u64::from(pair.mtu().min(peer.mtu()).bytes());
-        let is_cut_alike = pair.mtu() == peer.mtu() || request.len <= shorter;
+        let is_cut_alike =
+            request.op == Opcode::Read || pair.mtu() == peer.mtu() || request.len <= shorter;
         let wanted = Wanted { peer, request };
         if request.len == 0 {
             return Ok(());

@@ -105,12 +105,15 @@ impl FakeQueuePair {
 }
 
 fn check_address(state: &State, port: &Port, route: &Route) -> Result<(), i32> {
-    let source = port.row(route.gid_index).ok_or(libc::EINVAL)?;
-    if route.gid.is_null() {
-        return Err(libc::ENETUNREACH);
+    if route.gid_index >= port.now.attributes.gid_rows {
+        return Err(libc::EINVAL);
     }
+    let source = port.row(route.gid_index).ok_or(libc::ENODATA)?;
     if source.gid.mapped_v4().is_some() != route.gid.mapped_v4().is_some() {
         return Err(libc::EINVAL);
+    }
+    if route.gid.is_null() {
+        return Err(libc::ENETUNREACH);
     }
     state.find_gid(route.gid).map(drop).ok_or(libc::ETIMEDOUT)
 }

@@ -62,6 +62,9 @@ pub struct FakeDevice {
     pub max_regions: usize,
     /// The most bytes that a request may carry in itself.
     pub max_inline: u32,
+    /// Whether the owner of a queue pair is told when a peer asked for what may not be. Hardware
+    /// tells, soft-RoCE does not.
+    pub tells_access_errors: bool,
     /// Whether it registers dma-bufs; else the answer is `EOPNOTSUPP`.
     pub dmabuf: bool,
 }
@@ -86,6 +89,7 @@ impl FakeDevice {
             ports: vec![FakePort::ethernet(address)],
             max_regions: 524_287,
             max_inline: 512,
+            tells_access_errors: false,
             dmabuf: false,
         }
     }

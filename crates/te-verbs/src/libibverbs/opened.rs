@@ -210,6 +210,9 @@ impl Device for Opened {
 
     fn gids(&self, port: u8) -> Result<Vec<GidEntry>, VerbsError> {
         let fail = self.context.fail(VerbsCall::QueryGid);
+        if port == 0 || port > self.attributes.ports {
+            return Err(fail(libc::EINVAL));
+        }
         let rows = self.rows().map_err(&fail)?;
         match self.context.query_gid_table(rows) {
             Some(all) => Ok(table::rows_of(&all, port)),
