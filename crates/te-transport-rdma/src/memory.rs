@@ -17,7 +17,7 @@ mod region;
 mod view;
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ use te_verbs::{Device, MemoryAccess};
 
 pub(crate) use self::error::MemoryError;
 use self::region::{DmaBuf, Made, Maker, release};
-pub(crate) use self::view::{Chunk, Keys, LocalPiece, MemoryReader, MemoryView};
+pub(crate) use self::view::{Chunk, Keys, MemoryReader, MemoryView};
 use crate::config::{MemorySettings, Parallel};
 use crate::nic::Nics;
 use crate::sync::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct MemoryTable {
     /// Held while a buffer is registered or a NIC is completed, so that no NIC becomes active
     /// without a buffer that was registered meanwhile. Taken before `state`.
     changing: Mutex<()>,
+    /// Dma-bufs of memory that will be registered, by first address.
+    offers: Mutex<BTreeMap<u64, DmaBuf>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +70,8 @@ impl MemoryTable {
     /// An empty one.
     pub(crate) fn new(nics: Arc<Nics>, settings: MemorySettings) -> Self {
         let (version, changing) = (AtomicU64::new(1), Mutex::new(()));
-        Self { nics, settings, version, state: Mutex::default(), changing }
+        let (state, offers) = (Mutex::default(), Mutex::default());
+        Self { nics, settings, version, state, changing, offers }
     }
 
     /// A number that rises with each change.
@@ -87,30 +90,35 @@ impl MemoryTable {
         MemoryReader::new(self)
     }
 
+    /// Says that the memory from `address` on is a dma-buf from `offset` on (C37). The next buffer
+    /// that is registered there is registered by it; a refusal spends the offer as well.
+    pub(crate) fn offer_dmabuf(&self, address: u64, file: OwnedFd, offset: u64) {
+        self.offers.lock().insert(address, DmaBuf::new(file, offset));
+    }
+
     /// Registers a buffer on every NIC that is open. One that is open and not active may refuse; it
     /// gets another chance before it becomes active.
     ///
     /// # Errors
     /// [`MemoryError`]; nothing of the buffer is registered then (C33).
     pub(crate) fn register(&self, buffer: &LocalBuffer) -> Result<(), MemoryError> {
-        self.register_from(buffer, None)
-    }
-
-    /// Registers a buffer whose bytes are those of a dma-buf from `offset` on (C37). The file may be
-    /// closed afterwards.
-    ///
-    /// # Errors
-    /// As [`MemoryTable::register`].
-    pub(crate) fn register_dmabuf(
-        &self,
-        buffer: &LocalBuffer,
-        file: BorrowedFd<'_>,
-        offset: u64,
-    ) -> Result<(), MemoryError> {
+        let _changing = self.changing.lock();
         let address = buffer.region().address();
-        let file = file.try_clone_to_owned();
-        let file = file.map_err(|cause| MemoryError::DmaBuf { address, cause })?;
-        self.register_from(buffer, Some(DmaBuf::new(file, offset)))
+        let dmabuf = self.offers.lock().remove(&address);
+        if self.state.lock().buffers.contains_key(&address) {
+            return Err(MemoryError::Twice { address });
+        }
+        let access = MemoryAccess {
+            remote: buffer.options().remote,
+            relaxed_ordering: self.settings.relaxed_ordering,
+        };
+        let ranges = cut(buffer, self.longest_region());
+        let (chunks, regions) = (Vec::new(), Vec::new());
+        let mut registered = Registered { access, dmabuf, ranges, chunks, regions };
+        registered.regions = self.make_all(&registered, buffer.region().len())?;
+        registered.chunks = registered.tell(buffer);
+        self.change(|buffers| buffers.insert(address, registered));
+        Ok(())
     }
 
     /// Releases a buffer; one that is not registered is no fault (C41).
@@ -145,32 +153,6 @@ impl MemoryTable {
                 }
             });
         }
-        Ok(())
-    }
-
-    fn register_from(
-        &self,
-        buffer: &LocalBuffer,
-        dmabuf: Option<DmaBuf>,
-    ) -> Result<(), MemoryError> {
-        let _changing = self.changing.lock();
-        let address = buffer.region().address();
-        if self.state.lock().buffers.contains_key(&address) {
-            return Err(MemoryError::Twice { address });
-        }
-        let mut registered = Registered {
-            access: MemoryAccess {
-                remote: buffer.options().remote,
-                relaxed_ordering: self.settings.relaxed_ordering,
-            },
-            dmabuf,
-            ranges: cut(buffer, self.longest_region()),
-            chunks: Vec::new(),
-            regions: Vec::new(),
-        };
-        registered.regions = self.make_all(&registered, buffer.region().len())?;
-        registered.chunks = registered.tell(buffer);
-        self.change(|buffers| buffers.insert(address, registered));
         Ok(())
     }
 

@@ -32,7 +32,6 @@ pub(crate) use self::health::NicFault;
 use self::health::{NicHealth, Reaction};
 pub(crate) use self::limits::NicLimits;
 pub(crate) use self::link::{GidSlot, NicLink};
-pub(crate) use self::open::NicsError;
 use crate::config::{DeviceSettings, FaultSettings};
 use crate::published::{Published, Reader};
 use crate::sync::Mutex;
@@ -77,6 +76,8 @@ pub(crate) struct NicView {
     pub(crate) name: NicName,
     /// How it is reached while it is active, or why it is not.
     pub(crate) link: Result<NicLink, NicFault>,
+    /// How often it became active again, so that one that was away for a moment only is noticed.
+    pub(crate) returns: u32,
 }
 
 /// What became of a NIC; who has connections on it has to act.
@@ -138,11 +139,6 @@ impl Nics {
     /// A number that rises with each change of the snapshot.
     pub(crate) fn version(&self) -> u64 {
         self.snapshot.version()
-    }
-
-    /// How devices are opened.
-    pub(crate) fn settings(&self) -> &DeviceSettings {
-        &self.device
     }
 
     /// Takes all events of a device that wait (E56), and tries again what is due. `complete` shall
@@ -303,6 +299,7 @@ impl Nics {
         self.snapshot.update(|snapshot| {
             let mut next = snapshot.clone();
             if let Some(view) = next.nics.get_mut(nic.index.position()) {
+                view.returns += u32::from(view.link.is_err() && link.is_ok());
                 view.link = link;
             }
             next
@@ -347,6 +344,11 @@ impl NicSnapshot {
     /// How a NIC is reached, while it is active.
     pub(crate) fn link(&self, index: NicIndex) -> Option<&NicLink> {
         self.nics.get(index.position())?.link.as_ref().ok()
+    }
+
+    /// How often it became active again.
+    pub(crate) fn returns(&self, index: NicIndex) -> u32 {
+        self.nics.get(index.position()).map_or(0, |view| view.returns)
     }
 
     /// Whether it is active.

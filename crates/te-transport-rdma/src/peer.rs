@@ -11,7 +11,7 @@ use std::fmt;
 use te_topology::{Gid, NicName};
 use thiserror::Error;
 
-pub(crate) use self::view::{PeerView, PeerViews, RemotePiece};
+pub(crate) use self::view::{PeerView, PeerViews};
 
 /// A place in a peer's list of devices. Only good with the view that it came from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

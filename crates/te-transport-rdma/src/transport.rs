@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -107,6 +108,16 @@ impl Rdma {
         handshakes: Arc<dyn Handshakes>,
     ) -> Self {
         Self { config, verbs, handshakes, started: OnceLock::new() }
+    }
+
+    /// Says that memory which is about to be registered is part of a dma-buf: the buffer that begins
+    /// at `address` has its bytes from `offset` on. For memory of accelerators that the kernel does
+    /// not know by its address. Once for each registration, also for one that is refused; `false`
+    /// before the transport has started.
+    pub fn offer_dmabuf(&self, address: u64, file: OwnedFd, offset: u64) -> bool {
+        let Some(started) = self.started.get() else { return false };
+        started.memory.offer_dmabuf(address, file, offset);
+        true
     }
 
     fn try_start(&self, context: TransportContext) -> Result<(), RdmaStartError> {

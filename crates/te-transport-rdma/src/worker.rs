@@ -234,7 +234,11 @@ impl Worker {
 
 impl Core for Worker {
     fn step(&mut self, now: Instant) -> Step {
-        self.nics.refresh();
+        let returns = self.nics.returns(self.nic);
+        if self.nics.refresh() && self.nics.returns(self.nic) != returns {
+            // What is held against the rails was the fault of our own port.
+            self.rails.clear();
+        }
         self.memory.refresh();
         let mut moved = self.poll(now);
         for command in self.inbox.take() {

@@ -38,12 +38,7 @@ impl Rails {
         Self { errors, window, pause: *rail_pause, faulty: HashMap::new() }
     }
 
-    /// Whether the rail may be used. Costs nothing while there was no fault at all.
-    pub(crate) fn is_open(&self, now: Instant, path: &str) -> bool {
-        self.paused_until(now, path).is_none()
-    }
-
-    /// When its pause ends, if it pauses.
+    /// When the pause of the rail ends, if it pauses. Costs nothing while there was no fault at all.
     pub(crate) fn paused_until(&self, now: Instant, path: &str) -> Option<Instant> {
         if self.faulty.is_empty() {
             return None;
@@ -107,6 +102,12 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "any instant will do as the first")]
     fn begin() -> Instant {
         Instant::now()
+    }
+
+    impl Rails {
+        fn is_open(&self, now: Instant, path: &str) -> bool {
+            self.paused_until(now, path).is_none()
+        }
     }
 
     const SECOND: Duration = Duration::from_secs(1);

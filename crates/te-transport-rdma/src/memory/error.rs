@@ -21,15 +21,6 @@ pub(crate) enum MemoryError {
         #[source]
         cause: VerbsError,
     },
-    /// The dma-buf's file could not be kept for NICs that come back later.
-    #[error("the dma-buf for memory at {address:#x} cannot be kept")]
-    DmaBuf {
-        /// First address of the buffer.
-        address: u64,
-        /// Why.
-        #[source]
-        cause: std::io::Error,
-    },
     /// A buffer that begins there is registered already.
     #[error("memory at {address:#x} is registered already")]
     Twice {

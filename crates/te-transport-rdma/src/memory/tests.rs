@@ -1,7 +1,6 @@
 //! Memory on the NICs of a fake fabric.
 
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use te_segment::{AlignedBuffer, LocalSegment, Region, RegisterOptions, RemoteAccess};
@@ -187,9 +186,14 @@ fn c37_a_dmabuf_is_registered_where_the_device_can() {
     for (devices, works) in [(devices(1), false), (able, true)] {
         let world = world(devices, MemorySettings { max_region: 2048, ..Default::default() });
         let buffer = world.buffer(4096);
-        let done = world.table.register_dmabuf(&buffer, file.as_fd(), 512);
+        let offered = file.try_clone().unwrap().into();
+        world.table.offer_dmabuf(buffer.region().address(), offered, 512);
+        let done = world.table.register(&buffer);
         assert_eq!(done.is_ok(), works, "{done:?}");
         assert_eq!(world.regions(), [if works { 2 } else { 0 }]);
+        if !works {
+            world.table.register(&buffer).expect("the offer is spent");
+        }
     }
 }
 

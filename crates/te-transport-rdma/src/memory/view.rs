@@ -71,6 +71,7 @@ impl MemoryView {
     }
 
     /// All chunks, in order of their addresses.
+    #[cfg(test)]
     pub(crate) fn chunks(&self) -> &[Arc<Chunk>] {
         &self.chunks
     }

@@ -91,7 +91,7 @@ impl Nics {
             if let Err(fault) = &link {
                 tracing::warn!(nic = name.as_str(), %fault, "NIC is inactive");
             }
-            views.push(NicView { name: name.clone(), link });
+            views.push(NicView { name: name.clone(), link, returns: 0 });
             let (failures, health) = (AtomicU32::new(0), Mutex::new(health));
             list.push(Nic { index, name, opened, failures, health });
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use te_topology::{Gid, GidWish, PriorityMatrix};
 use te_verbs::{Fake, FakeDevice, FakeNic, GidEntry, GidKind, Mtu, VerbsCall};
 
+use super::open::NicsError;
 use super::*;
 use crate::config::RdmaConfig;
 use crate::sync::locks_taken;
@@ -205,6 +206,7 @@ fn e55_a_flapping_port_is_back_soon_after_it_is_active() {
     assert!(advance(&nics, 0, flapped + 499 * MS).is_empty());
     assert_eq!(advance(&nics, 0, flapped + 500 * MS), [NicChange::Activated]);
     assert!(nics.snapshot().is_active(index(0)));
+    assert_eq!([0, 1].map(|nic| nics.snapshot().returns(index(nic))), [1, 0]);
 }
 
 /// E55: a link that comes back without an event is found too.
