@@ -99,6 +99,10 @@ pub(crate) struct Parts {
     pub(crate) ways: Vec<Option<Way>>,
 }
 
+/// Queue pairs of a connection that a peer may have.
+const MAX_QUEUE_PAIRS: usize = 64;
+/// How long we wait at most for a peer's ready-ack when we have something to send to it.
+const ACK_PATIENCE: Duration = Duration::from_secs(1);
 /// How long somebody waits for queue pairs that another thread moves, which takes the kernel about a
 /// second where it has to look for the peer.
 const MOVE_LIMIT: Duration = Duration::from_secs(5);
@@ -141,9 +145,15 @@ impl Control {
         {
             let mut table = self.table.lock();
             if let Some(entry) = table.entry(wish.nic, &wish.peer) {
-                // One that is not ready yet is told of when it is.
+                // One that is not ready yet is told of when it is; where the peer's ready-ack does
+                // not come, another takes its place.
                 if entry.machine.is_sendable() {
                     self.announce(wish.nic, &wish.peer, entry);
+                } else if entry.machine.half_open_until().is_some() {
+                    let wait = (self.config.connection.ready_ack_limit / 4).min(ACK_PATIENCE);
+                    table.retry_at(now + wait, Wish { takes_over: true, ..wish });
+                    drop(table);
+                    self.bell.ring();
                 }
                 return;
             }

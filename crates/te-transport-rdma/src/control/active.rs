@@ -7,7 +7,7 @@ use te_metadata::{EndpointMessage, QpNumber};
 use te_topology::{Gid, NicIndex};
 use te_transport::{FaultClass, Phase, SliceFault};
 
-use super::{Control, Wish};
+use super::{Control, MAX_QUEUE_PAIRS, Wish};
 use crate::endpoint::{
     Endpoint, Ends, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
 };
@@ -54,9 +54,12 @@ impl Control {
             if table.closed {
                 return Err(HandshakeError::TimedOut);
             }
-            if table.entry(wish.nic, &wish.peer).is_some() {
-                // The peer came first; the worker is told when that is ready.
-                return Ok(());
+            if let Some(entry) = table.entry(wish.nic, &wish.peer) {
+                if !(wish.takes_over && entry.machine.half_open_until().is_some()) {
+                    // The peer came first; the worker is told when that is ready.
+                    return Ok(());
+                }
+                tracing::debug!(peer = %wish.peer, "a connection without its ready-ack gives way");
             }
             table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()))
         };
@@ -89,7 +92,9 @@ impl Control {
             Ok(peer) => peer,
             Err(_) if self.is_connected(wish, id) => return Ok(()),
             Err(error) => {
-                if let HandshakeError::QueuePairCount { theirs, .. } = error {
+                if let HandshakeError::QueuePairCount { theirs, .. } = error
+                    && (1..=MAX_QUEUE_PAIRS).contains(&theirs)
+                {
                     let server = wish.peer.server().into();
                     self.table.lock().counts.insert(server, theirs);
                 }

@@ -4,7 +4,7 @@ use te_metadata::{EndpointMessage, QpNumber};
 use te_topology::NicIndex;
 use te_transport::{FaultClass, Phase, SliceFault};
 
-use super::Control;
+use super::{Control, MAX_QUEUE_PAIRS};
 use crate::endpoint::{
     AckRefused, Endpoint, HandshakeError, NicPath, OnRequest, PeerEnds, answer, filled_refusal,
     read_peer,
@@ -12,8 +12,6 @@ use crate::endpoint::{
 use crate::fence;
 use crate::worker::EndpointId;
 
-/// Queue pairs of a connection that a peer may ask for.
-const MAX_QUEUE_PAIRS: usize = 64;
 /// How often a question finds another connection in its place before it is given up.
 const ROUNDS: usize = 4;
 

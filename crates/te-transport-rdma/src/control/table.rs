@@ -42,6 +42,8 @@ pub(crate) struct Wish {
     pub(crate) gid: Option<Gid>,
     /// Tries that failed.
     pub(crate) failed: u32,
+    /// Whether a connection that waits for the peer's ready-ack has waited long enough.
+    pub(crate) takes_over: bool,
 }
 
 /// A connection that waits for the peer's ready-ack.

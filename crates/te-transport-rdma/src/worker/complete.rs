@@ -127,11 +127,12 @@ impl Worker {
                 job.fault.get_or_insert(fault);
             }
         }
-        if cause.is_none() {
-            self.on_error(now, slot, status);
-        }
+        // Before the link may be let go, which looks whether an end of it is in doubt.
         for key in &request.jobs[..usize::from(request.n_jobs)] {
             self.end_if_over(*key);
+        }
+        if cause.is_none() {
+            self.on_error(now, slot, status);
         }
     }
 

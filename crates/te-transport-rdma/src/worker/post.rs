@@ -130,13 +130,19 @@ impl Worker {
         self.posted += posted;
         self.watch(now);
         if let Err(error) = outcome {
-            self.on_unposted(now, slot, posted, error);
+            self.on_unposted(now, (slot, lane_index), posted, error);
         }
     }
 
     /// Takes back what was planned and not posted.
     #[cold]
-    fn on_unposted(&mut self, now: Instant, slot: usize, posted: usize, error: PostError) {
+    fn on_unposted(
+        &mut self,
+        now: Instant,
+        (slot, lane_index): (usize, usize),
+        posted: usize,
+        error: PostError,
+    ) {
         for planned in self.plan.entries()[posted..].iter().rev() {
             for (key, len) in planned.pieces().rev() {
                 let Some(job) = self.jobs.get_mut(key as usize) else { continue };
@@ -148,8 +154,9 @@ impl Worker {
                 }
             }
         }
-        // What was posted before the one that was refused may be unsignaled; what is posted next
-        // tells of it.
+        // What was posted before the one that was refused is unsignaled; what is posted next on the
+        // same queue pair tells of it.
+        self.links[slot].next_lane = lane_index;
         let is_full = error.errno == libc::ENOMEM
             && self.links[slot].lanes.iter().any(|lane| !lane.ring.is_empty());
         if !is_full {

@@ -164,7 +164,7 @@ impl Worker {
     pub(super) fn wish(&self, slot: usize) -> Option<Wish> {
         let link = self.links.get(slot)?;
         let (peer, rpc) = (link.peer.clone(), link.rpc.clone()?);
-        Some(Wish { nic: self.nic, peer, rpc, gid: link.gid, failed: 0 })
+        Some(Wish { nic: self.nic, peer, rpc, gid: link.gid, failed: 0, takes_over: false })
     }
 
     /// Lets a link post in its turn.

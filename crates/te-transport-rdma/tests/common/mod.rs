@@ -24,31 +24,31 @@ use te_transport_rdma::{Handshakes, Rdma, RdmaConfig};
 use te_verbs::{Fake, FakeDevice, FakeNic, Verbs};
 
 /// How long anything may take here.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where transports find one another.
 #[derive(Debug, Default)]
-pub struct Hub {
+pub(crate) struct Hub {
     by_name: Mutex<HashMap<String, Weak<Rdma>>>,
     /// Every question with its answer.
-    pub log: Mutex<Vec<(EndpointMessage, EndpointMessage)>>,
+    pub(crate) log: Mutex<Vec<(EndpointMessage, EndpointMessage)>>,
     /// What a test makes of an answer before it arrives.
-    pub twist: Mutex<Option<Twist>>,
+    pub(crate) twist: Mutex<Option<Twist>>,
 }
 
-pub type Twist = fn(&EndpointMessage, EndpointMessage) -> EndpointMessage;
+pub(crate) type Twist = fn(&EndpointMessage, EndpointMessage) -> EndpointMessage;
 
 impl Hub {
-    pub fn add(&self, name: &str, transport: &Arc<Rdma>) {
+    pub(crate) fn add(&self, name: &str, transport: &Arc<Rdma>) {
         self.by_name.lock().unwrap().insert(name.to_owned(), Arc::downgrade(transport));
     }
 
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         self.by_name.lock().unwrap().remove(name);
     }
 
     /// What the transport of that name answers.
-    pub fn question(&self, to: &str, question: &EndpointMessage) -> Option<EndpointMessage> {
+    pub(crate) fn question(&self, to: &str, question: &EndpointMessage) -> Option<EndpointMessage> {
         let transport = self.by_name.lock().unwrap().get(to)?.upgrade()?;
         let (sender, answer) = mpsc::channel();
         let asked = EndpointQuestion::new(question.clone(), move |message| {
@@ -88,20 +88,20 @@ impl Handshakes for Line {
 
 /// One host with its engine's parts.
 #[derive(Debug)]
-pub struct Host {
-    pub name: String,
-    pub rdma: Arc<Rdma>,
-    pub segment: Arc<LocalSegment>,
-    pub ends: Arc<Recorder>,
-    pub hub: Arc<Hub>,
-    pub incarnation: Incarnation,
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) rdma: Arc<Rdma>,
+    pub(crate) segment: Arc<LocalSegment>,
+    pub(crate) ends: Arc<Recorder>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) incarnation: Incarnation,
     /// Whether it says what only our own engines read.
-    pub is_te: bool,
+    pub(crate) is_te: bool,
     next: Mutex<u32>,
 }
 
 /// Quick in everything that a test waits for.
-pub fn config() -> RdmaConfig {
+pub(crate) fn config() -> RdmaConfig {
     let mut config = RdmaConfig::default();
     config.work.patience = Duration::from_millis(400);
     config.work.flush_limit = Duration::from_millis(300);
@@ -114,18 +114,18 @@ pub fn config() -> RdmaConfig {
 }
 
 /// A device of a host on the fabric.
-pub fn add_nic(fake: &Fake, host: &str, nic: &str, last: u8) -> FakeNic {
+pub(crate) fn add_nic(fake: &Fake, host: &str, nic: &str, last: u8) -> FakeNic {
     let name = NicName::parse(nic).unwrap();
     fake.add(host, FakeDevice::new(name, Ipv4Addr::new(192, 168, 77, last)))
 }
 
 impl Host {
     /// A host whose devices are on the fabric already.
-    pub fn new(fake: &Fake, hub: &Arc<Hub>, name: &str, config: RdmaConfig) -> Self {
+    pub(crate) fn new(fake: &Fake, hub: &Arc<Hub>, name: &str, config: RdmaConfig) -> Self {
         Self::reporting(fake, hub, name, config, Recorder::new())
     }
 
-    pub fn reporting(
+    pub(crate) fn reporting(
         fake: &Fake,
         hub: &Arc<Hub>,
         name: &str,
@@ -152,7 +152,7 @@ impl Host {
     }
 
     /// Registers memory that peers may use.
-    pub fn offer(&self, len: usize, byte: u8) -> Arc<LocalBuffer> {
+    pub(crate) fn offer(&self, len: usize, byte: u8) -> Arc<LocalBuffer> {
         let region = Region::from(te_segment::AlignedBuffer::zeroed(len).unwrap());
         region.write_from(0, &vec![byte; len]).unwrap();
         let buffer = self.segment.register(&region, RegisterOptions::default()).unwrap();
@@ -161,14 +161,14 @@ impl Host {
     }
 
     /// What others learn of it now.
-    pub fn remote(&self) -> Arc<RemoteSegment> {
+    pub(crate) fn remote(&self) -> Arc<RemoteSegment> {
         let descriptor = self.descriptor();
         let name = SegmentName::parse(&self.name).unwrap();
         let rpc = HostPort::new(&self.name, Some(1)).unwrap();
         Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
     }
 
-    pub fn descriptor(&self) -> SegmentDescriptor {
+    pub(crate) fn descriptor(&self) -> SegmentDescriptor {
         let (_, open) = self.segment.snapshot();
         let open = open.iter().filter(|b| b.options().remote != RemoteAccess::None);
         let buffers = open.map(|buffer| BufferDescriptor {
@@ -189,7 +189,7 @@ impl Host {
     }
 
     /// A slice between the whole of `local` and the start of `remote`.
-    pub fn slice(
+    pub(crate) fn slice(
         &self,
         op: Opcode,
         local: &LocalBuffer,
@@ -210,14 +210,14 @@ impl Host {
     }
 
     /// Hands a slice over.
-    pub fn submit(&self, slice: &Slice) {
+    pub(crate) fn submit(&self, slice: &Slice) {
         let mut queue = std::collections::VecDeque::from([slice.clone()]);
         assert_eq!(self.rdma.submit(&slice.peer, &mut queue), 1);
     }
 
     /// The end of a slice.
     #[track_caller]
-    pub fn end(&self, slice: &Slice) -> Completion {
+    pub(crate) fn end(&self, slice: &Slice) -> Completion {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(end) = self.ends.of(slice.token).pop() {
@@ -234,14 +234,14 @@ impl Host {
 
     /// Hands a slice over and waits for its end.
     #[track_caller]
-    pub fn run(&self, slice: &Slice) -> Completion {
+    pub(crate) fn run(&self, slice: &Slice) -> Completion {
         self.submit(slice);
         self.end(slice)
     }
 
     /// Tries as an engine does: again, with what the peer says then, until it goes well.
     #[track_caller]
-    pub fn run_until_done(&self, make: impl Fn() -> Slice, within: Duration) -> u32 {
+    pub(crate) fn run_until_done(&self, make: impl Fn() -> Slice, within: Duration) -> u32 {
         let until = Instant::now() + within;
         let mut tries = 0;
         loop {
@@ -256,7 +256,15 @@ impl Host {
         }
     }
 
-    pub fn close(&self) {
+    /// Lets the worker do what can be done now.
+    pub(crate) fn pump(&self) {
+        let mut ran = 0;
+        while ran < 2 {
+            ran += usize::from(self.rdma.drive(Instant::now()) == Driven::Ran);
+        }
+    }
+
+    pub(crate) fn close(&self) {
         let report = self.rdma.close(Instant::now() + PATIENCE);
         assert!(report.joined, "threads are left");
     }
@@ -264,7 +272,7 @@ impl Host {
 
 /// Waits until something holds.
 #[track_caller]
-pub fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what} did not come");
@@ -273,28 +281,28 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// The bytes of a buffer.
-pub fn bytes(buffer: &LocalBuffer) -> Vec<u8> {
+pub(crate) fn bytes(buffer: &LocalBuffer) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(buffer.region().len()).unwrap()];
     buffer.region().read_into(0, &mut bytes).unwrap();
     bytes
 }
 
 /// Two hosts, each with a NIC, and their fabric.
-pub struct Two {
-    pub fake: Fake,
-    pub hub: Arc<Hub>,
-    pub a: Host,
-    pub b: Host,
-    pub nic_a: FakeNic,
-    pub nic_b: FakeNic,
+pub(crate) struct Two {
+    pub(crate) fake: Fake,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    pub(crate) nic_a: FakeNic,
+    pub(crate) nic_b: FakeNic,
 }
 
 impl Two {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(config())
     }
 
-    pub fn with(config: RdmaConfig) -> Self {
+    pub(crate) fn with(config: RdmaConfig) -> Self {
         let (fake, hub) = (Fake::new(1), Arc::new(Hub::default()));
         let (nic_a, nic_b) = (add_nic(&fake, "a", "rxe0", 1), add_nic(&fake, "b", "rxe1", 2));
         let a = Host::new(&fake, &hub, "a", config.clone());
