@@ -3,6 +3,8 @@
 //!
 //! I1  A NIC of ours that is not active is never chosen.
 //! I2  A rail that pauses is chosen only where no other NIC of the peer is left.
+//! I3  With n NICs of ours and m of the peer's, n × m attempts that follow each other after the first
+//!     visit every pair, so that one that works is found.
 
 mod rails;
 
@@ -22,6 +24,8 @@ use crate::published::Reader;
 #[derive(Debug)]
 pub(crate) struct Chooser {
     nics: Reader<NicSnapshot>,
+    /// How many of them are active.
+    n_active: u32,
     selector: NicSelector,
     pairing: Pairing,
     picker: Picker,
@@ -47,7 +51,7 @@ impl Chooser {
         let names = nics.iter().map(|nic| nic.name().clone()).collect();
         let empty = PriorityMatrix::new();
         let selector = NicSelector::with_nics(matrix.unwrap_or(&empty), names);
-        let mut new = Self { nics: nics.reader(), selector, pairing, picker };
+        let mut new = Self { nics: nics.reader(), n_active: 0, selector, pairing, picker };
         new.follow();
         new
     }
@@ -80,6 +84,7 @@ impl Chooser {
         now: Instant,
     ) -> Option<PeerPick> {
         let location = peer.location(address);
+        let attempt = across(u32::from(attempt), self.n_active, peer.n_active());
         let paused = |nic| rails.paused_until(now, &peer.nic(nic)?.path);
         let first = self.first(peer, own, &location, attempt)?;
         let Some(until) = paused(first) else {
@@ -90,7 +95,7 @@ impl Chooser {
         let steps = 1..=u32::try_from(peer.nics().len()).unwrap_or(u32::MAX);
         for location in [&*location, &MemoryLocation::Any] {
             for step in steps.clone() {
-                let attempt = u32::from(attempt).saturating_add(step);
+                let attempt = attempt.saturating_add(step);
                 let Ok(nic) = select(peer, location, attempt, &mut self.picker) else { break };
                 match paused(nic) {
                     None => return Some(PeerPick { nic, pauses: false }),
@@ -109,14 +114,14 @@ impl Chooser {
         peer: &PeerView,
         own: &NicName,
         location: &MemoryLocation,
-        attempt: u16,
+        attempt: u32,
     ) -> Option<PeerNicIndex> {
         let Self { pairing, picker, .. } = self;
         let selector = peer.selector();
         let paired = match (attempt, pairing) {
             (0, Pairing::SameName) => selector.select_hinted(location, own, 0, picker),
             (0, Pairing::Rules(rules)) => selector.select_paired(location, (rules, own), 0, picker),
-            _ => selector.select(location, attempt.into(), picker),
+            _ => selector.select(location, attempt, picker),
         };
         match paired {
             Ok(pick) => index(pick),
@@ -124,20 +129,33 @@ impl Chooser {
                 let any = selector.select_hinted(&MemoryLocation::Any, own, 0, &mut self.picker);
                 index(any.ok()?)
             }
-            Err(_) => select(peer, &MemoryLocation::Any, attempt.into(), &mut self.picker).ok(),
+            Err(_) => select(peer, &MemoryLocation::Any, attempt, &mut self.picker).ok(),
         }
     }
 
     /// Switches NICs on and off as they are now.
     fn follow(&mut self) {
-        let Self { nics, selector, .. } = self;
+        let Self { nics, selector, n_active, .. } = self;
+        *n_active = 0;
         for (_, view) in nics.iter() {
             match view.link {
                 Ok(_) => selector.enable(&view.name),
                 Err(_) => selector.disable(&view.name),
             };
+            *n_active += u32::from(view.link.is_ok());
         }
     }
+}
+
+/// The attempt that counts for the peer's NICs. Attempt k takes our NIC k mod n; if it took the peer's
+/// NIC k mod m, pairs would be missed where n and m have a common divisor. So each walk over our
+/// NICs begins one NIC of the peer's further than the one before.
+fn across(attempt: u32, n: u32, m: u32) -> u32 {
+    let (Some(step), Some(behind)) = (attempt.checked_sub(1), n.checked_rem(m)) else {
+        return attempt;
+    };
+    let walks = step.checked_div(n).unwrap_or(0);
+    attempt.saturating_add(walks.saturating_mul((m + 1 - behind) % m))
 }
 
 fn select(

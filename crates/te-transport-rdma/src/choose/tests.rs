@@ -1,6 +1,6 @@
 //! Choices among our NICs and those of a peer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,6 +178,28 @@ fn e51_paused_rails_are_replaced() {
     let over = now + 30 * second;
     let pick = chooser.peer_nic(&peer, (&own, &rails), (CPU0, 1), over).unwrap();
     assert_eq!((pick.nic.position(), pick.pauses), (0, false));
+}
+
+/// I3: attempts that follow each other visit every pair of NICs, whatever the counts.
+#[test]
+fn attempts_visit_every_pair() {
+    for (n, m) in (1..=9).flat_map(|n| (1..=9).map(move |m| (n, m))) {
+        let pair = |attempt: u32| ((attempt - 1) % n, (across(attempt, n, m) - 1) % m);
+        let pairs: BTreeSet<_> = (1..=n * m).map(pair).collect();
+        assert_eq!(pairs.len(), usize::try_from(n * m).unwrap(), "{n} and {m}");
+    }
+    assert_eq!([across(0, 4, 2), across(7, 0, 2), across(7, 2, 0)], [0, 7, 7]);
+    assert_eq!(across(u32::MAX, 1, 3), u32::MAX);
+    let (_, nics) = own(None);
+    let mut chooser = chooser(&nics, Pairing::Matrix);
+    let (peer, rails, at, now) = (peer(), rails(), location("cpu:0"), begin());
+    let mut pairs = BTreeSet::new();
+    for attempt in 1..=16 {
+        let ours = chooser.local_nic(&at, attempt).unwrap();
+        let theirs = chooser.peer_nic(&peer, (&name(0), &rails), (CPU0, attempt), now).unwrap();
+        pairs.insert((ours, theirs.nic));
+    }
+    assert_eq!(pairs.len(), 16);
 }
 
 /// D12, FB44: the NIC of the same name at first, others in further attempts or when its rail pauses.

@@ -17,6 +17,7 @@ pub(crate) struct PeerView {
     peer: Arc<RemoteSegment>,
     nics: Vec<PeerNic>,
     selector: NicSelector,
+    n_active: u32,
     facts: Option<TeFacts>,
     locations: Locations,
 }
@@ -47,10 +48,12 @@ impl PeerView {
         let descriptor = peer.descriptor();
         let (devices, priority_matrix, server) = parts(descriptor)?;
         let own = descriptor.te.as_ref().and_then(TeFacts::matrix);
+        let (selector, n_active) = selector(devices, own.as_ref().or(priority_matrix));
         Ok(Self {
             peer: Arc::clone(peer),
             nics: devices.iter().map(|device| nic(server, device)).collect(),
-            selector: selector(devices, own.as_ref().or(priority_matrix)),
+            selector,
+            n_active,
             facts: descriptor.te.as_ref().and_then(TeFacts::read),
             locations: Locations::of(descriptor.buffers()),
         })
@@ -82,6 +85,11 @@ impl PeerView {
     /// Chooses among its NICs by its own matrix.
     pub(crate) fn selector(&self) -> &NicSelector {
         &self.selector
+    }
+
+    /// How many of its NICs are active, by what it published.
+    pub(crate) fn n_active(&self) -> u32 {
+        self.n_active
     }
 
     /// What it tells as one of our own engines; `None` for others.
@@ -172,16 +180,21 @@ fn nic(server: &str, device: &DeviceDescriptor) -> PeerNic {
     }
 }
 
-/// Devices stay in a peer's list while they are not active; its matrix names those that are.
-fn selector(devices: &[DeviceDescriptor], matrix: Option<&PriorityMatrix>) -> NicSelector {
-    let names = devices.iter().map(|device| device.name.clone()).collect();
-    let Some(matrix) = matrix else { return NicSelector::with_nics(&PriorityMatrix::new(), names) };
+/// Devices stay in a peer's list while they are not active; its matrix names those that are, which
+/// are counted.
+fn selector(devices: &[DeviceDescriptor], matrix: Option<&PriorityMatrix>) -> (NicSelector, u32) {
+    let names: Vec<NicName> = devices.iter().map(|device| device.name.clone()).collect();
+    let mut n_active = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    let Some(matrix) = matrix else {
+        return (NicSelector::with_nics(&PriorityMatrix::new(), names), n_active);
+    };
     let mut selector = NicSelector::with_nics(matrix, names);
     let active: HashSet<&NicName> = matrix.nics().into_iter().collect();
     for device in devices.iter().filter(|device| !active.contains(&device.name)) {
         selector.disable(&device.name);
+        n_active -= 1;
     }
-    selector
+    (selector, n_active)
 }
 
 /// The views of peers that one thread has in use.
