@@ -69,11 +69,11 @@ fn layouts_are_those_of_the_headers() {
     }
 }
 
-/// Enumerations are modules of numbers, sets of bits are numbers in a wrapper.
+/// Enumerations are numbers or cast to them, sets of bits are numbers in a wrapper.
 macro_rules! numbers {
     ([$($kind:ident: $($name:ident)*;)*] [$($set:ident: $($bit:ident)*;)*]) => {
         vec![
-            $($((stringify!($name), u64::from(rdma_sys::$kind::$name)),)*)*
+            $($((stringify!($name), rdma_sys::$kind::$name as u64),)*)*
             $($((stringify!($bit), u64::from(rdma_sys::$set::$bit.0)),)*)*
         ]
     };

@@ -11,9 +11,13 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of a terminal")]
 
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use te_topology::NicName;
 use te_verbs::{Libibverbs, Link, differences, script};
+
+/// An emulated machine that others hold up answers within this.
+const QUIET: Duration = Duration::from_secs(10);
 
 struct Shell {
     down: String,
@@ -42,7 +46,7 @@ fn run(arguments: &[String]) -> Result<Vec<String>, String> {
     };
     let verbs = Libibverbs::load().map_err(|error| error.to_string())?;
     let link = link.as_ref().map(|link| -> &dyn Link { link });
-    script(&verbs, [&names[0], &names[1]], link).map_err(|error| error.to_string())
+    script(&verbs, [&names[0], &names[1]], link, QUIET).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {

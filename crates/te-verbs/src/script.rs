@@ -9,6 +9,7 @@ mod moves;
 mod states;
 
 use std::fmt;
+use std::time::Duration;
 
 use te_topology::NicName;
 
@@ -83,7 +84,7 @@ fn errno_name(errno: i32) -> &'static str {
 }
 
 /// Runs the script between two devices of a provider, the scenes with a link going down only where
-/// there is one to take away.
+/// there is one to take away. Where nothing is heard for `quiet`, nothing is expected any more.
 ///
 /// # Errors
 /// Something failed that the script needs and does not test.
@@ -91,6 +92,7 @@ pub fn script(
     verbs: &dyn Verbs,
     names: [&NicName; 2],
     link: Option<&dyn Link>,
+    quiet: Duration,
 ) -> Result<Vec<String>, VerbsError> {
     let mut seen = Seen::default();
     seen.scene("devices");
@@ -99,7 +101,7 @@ pub fn script(
     seen.line(format_args!("both listed: {are_there}"));
     let nobody = NicName::parse("nobody0").expect("a good name");
     seen.call("open one that is not there", verbs.open(&nobody));
-    let ends = Ends::open(verbs, names)?;
+    let ends = Ends::open(verbs, names, quiet)?;
     states::run(&ends, &mut seen)?;
     moves::run(&ends, &mut seen)?;
     faults::run(&ends, &mut seen)?;

@@ -1,6 +1,7 @@
 //! Two devices with memory, and queue pairs between them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use te_segment::{AlignedBuffer, Opcode, Region, RemoteAccess};
@@ -21,6 +22,8 @@ pub(super) struct End {
     pub(super) memory: Region,
     pub(super) keys: Box<dyn MemoryRegion>,
     pub(super) queue: Arc<dyn CompletionQueue>,
+    /// Without news for so long, none is waited for.
+    pub(super) quiet: Duration,
 }
 
 pub(super) struct Ends(pub(super) [End; 2]);
@@ -49,7 +52,7 @@ pub(super) fn memory(len: usize) -> Result<Region, VerbsError> {
 }
 
 impl End {
-    fn open(verbs: &dyn Verbs, name: &NicName) -> Result<Self, VerbsError> {
+    fn open(verbs: &dyn Verbs, name: &NicName, quiet: Duration) -> Result<Self, VerbsError> {
         let device = verbs.open(name)?;
         let gids = device.gids(1)?;
         let row = gids.iter().find(|row| row.gid.mapped_v4().is_some());
@@ -57,7 +60,7 @@ impl End {
         let memory = memory(MEMORY)?;
         let keys = device.register(&memory.whole(), ALL)?;
         let queue = device.completion_queue(256)?;
-        Ok(Self { device, gid: row.gid, gid_index: row.index, memory, keys, queue })
+        Ok(Self { device, gid: row.gid, gid_index: row.index, memory, keys, queue, quiet })
     }
 
     pub(super) fn pair(&self) -> Result<Arc<dyn QueuePair>, VerbsError> {
@@ -92,24 +95,14 @@ impl End {
 
     /// Takes completions until there are `count`, or none comes for long.
     pub(super) fn wait(&self, count: usize) -> Result<Vec<WorkCompletion>, VerbsError> {
-        self.wait_for(count, QUIET)
-    }
-
-    /// Takes completions until there are `count`, or none comes for so many seconds.
-    pub(super) fn wait_for(
-        &self,
-        count: usize,
-        seconds: usize,
-    ) -> Result<Vec<WorkCompletion>, VerbsError> {
         let empty =
             WorkCompletion { id: 0, status: WorkStatus::Fatal, queue_pair: 0, vendor_error: 0 };
         let mut found = Vec::new();
-        let mut quiet = 0;
-        while found.len() < count && quiet < seconds {
+        while found.len() < count {
             let mut some = [empty; 32];
             self.queue.arm()?;
             match self.queue.poll(&mut some)? {
-                0 if !self.is_ready(1)? => quiet += 1,
+                0 if !self.is_ready()? => break,
                 0 => self.queue.acknowledge()?,
                 n => found.extend_from_slice(&some[..n]),
             }
@@ -117,9 +110,14 @@ impl End {
         Ok(found)
     }
 
-    /// Whether the queue's channel becomes readable within so many seconds.
-    pub(super) fn is_ready(&self, seconds: i64) -> Result<bool, VerbsError> {
-        is_readable(self.queue.channel_fd(), seconds)
+    /// Whether the queue's channel becomes readable before long.
+    pub(super) fn is_ready(&self) -> Result<bool, VerbsError> {
+        is_readable(self.queue.channel_fd(), self.quiet)
+    }
+
+    /// Whether the queue's channel is readable.
+    pub(super) fn is_ready_now(&self) -> Result<bool, VerbsError> {
+        is_readable(self.queue.channel_fd(), Duration::ZERO)
     }
 
     /// What completions say, in order.
@@ -130,15 +128,12 @@ impl End {
     }
 }
 
-/// Seconds without a completion after which none is waited for.
-const QUIET: usize = 20;
-
 pub(super) fn is_readable(
     fd: std::os::fd::BorrowedFd<'_>,
-    seconds: i64,
+    limit: Duration,
 ) -> Result<bool, VerbsError> {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-    let limit = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    let limit = Timespec::try_from(limit).map_err(|_| broken("too long a wait"))?;
     let ready = poll(&mut fds, Some(&limit)).map_err(|_| broken("poll failed"))?;
     Ok(ready > 0)
 }
@@ -162,8 +157,13 @@ pub(super) struct Way {
 pub(super) const WAY: Way = Way { mtu: Mtu::B1024, first_packet: 0, retries: 3, reads: 16 };
 
 impl Ends {
-    pub(super) fn open(verbs: &dyn Verbs, names: [&NicName; 2]) -> Result<Self, VerbsError> {
-        Ok(Self([End::open(verbs, names[0])?, End::open(verbs, names[1])?]))
+    pub(super) fn open(
+        verbs: &dyn Verbs,
+        names: [&NicName; 2],
+        quiet: Duration,
+    ) -> Result<Self, VerbsError> {
+        let [near, far] = names;
+        Ok(Self([End::open(verbs, near, quiet)?, End::open(verbs, far, quiet)?]))
     }
 
     pub(super) fn near(&self) -> &End {

@@ -195,7 +195,7 @@ fn waiting(ends: &Ends, seen: &mut Seen) -> Result<(), VerbsError> {
     connect(&*joined.near, &ends.route(1, joined.far.number(), way), way)?;
     let all: Vec<_> = (0..16).map(|id| joined.request(id, Opcode::Write, &ranges, 0)).collect();
     seen.post("16 of 15", joined.near.post(&all));
-    seen.line(format_args!("completions: {}", near.wait_for(1, 1)?.len()));
+    seen.line(format_args!("completions: {}", near.wait(1)?.len()));
     joined.near.to_error()?;
     let told = near.wait(15)?;
     let flushed = told.iter().filter(|one| one.status == crate::work::WorkStatus::Flushed);
@@ -295,7 +295,7 @@ pub(super) fn link_down(ends: &Ends, link: &dyn Link, seen: &mut Seen) -> Result
     let joined = ends.connected(Way { retries: 6, ..WAY }, WAY)?;
     let ranges = [ends.near().range(0, 100)];
     link.set(false);
-    let told = is_readable(device.event_fd(), 5)?;
+    let told = is_readable(device.event_fd(), ends.near().quiet)?;
     seen.line(format_args!("told: {told}, {:?}", events(device)?.first()));
     seen.line(format_args!("port: {:?}", device.port(1)?.state));
     for (n, op) in BOTH.into_iter().enumerate() {
@@ -303,7 +303,7 @@ pub(super) fn link_down(ends: &Ends, link: &dyn Link, seen: &mut Seen) -> Result
         seen.line(format_args!("{op:?}: {}", ends.near().statuses(1)?));
     }
     link.set(true);
-    let told = is_readable(device.event_fd(), 5)?;
+    let told = is_readable(device.event_fd(), ends.near().quiet)?;
     seen.line(format_args!("told: {told}, {:?}", events(device)?.first()));
     seen.line(format_args!("port: {:?}", device.port(1)?.state));
     seen.line(joined.states()?);

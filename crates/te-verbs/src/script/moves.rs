@@ -188,13 +188,13 @@ fn armed(ends: &Ends, seen: &mut Seen) -> Result<(), VerbsError> {
     let write = || joined.near.post(&[joined.request(1, Opcode::Write, &ranges, 0)]);
     near.queue.arm()?;
     write().map_err(posted)?;
-    seen.line(format_args!("readable after a completion: {}", near.is_ready(5)?));
+    seen.line(format_args!("readable after a completion: {}", near.is_ready()?));
     near.queue.acknowledge()?;
-    seen.line(format_args!("readable after acknowledging: {}", near.is_ready(0)?));
+    seen.line(format_args!("readable after acknowledging: {}", near.is_ready_now()?));
     near.queue.arm()?;
-    seen.line(format_args!("readable for one that was there: {}", near.is_ready(0)?));
+    seen.line(format_args!("readable for one that was there: {}", near.is_ready_now()?));
     write().map_err(posted)?;
-    seen.line(format_args!("readable for the next: {}", near.is_ready(5)?));
+    seen.line(format_args!("readable for the next: {}", near.is_ready()?));
     near.queue.acknowledge()?;
     seen.line(format_args!("both are there: {}", near.statuses(2)?));
     Ok(())

@@ -25,7 +25,9 @@ fn the_fake_is_seen_as_written_down() {
         fake.add("a", FakeDevice::new(name.clone(), Ipv4Addr::new(192, 168, 77, last)))
     };
     let link = FakeLink(add(&names[0], 1), add(&names[1], 2));
-    let seen = script(&*fake.host("a"), [&names[0], &names[1]], Some(&link)).unwrap();
+    let seen =
+        script(&*fake.host("a"), [&names[0], &names[1]], Some(&link), Duration::from_millis(1))
+            .unwrap();
     let wanted: Vec<_> = include_str!("golden.txt").lines().collect();
     assert_eq!(seen, wanted, "seen:\n{}", seen.join("\n"));
     assert_eq!(fake.queue_pairs(), 0);
