@@ -132,17 +132,21 @@ impl NicSelector {
         attempt: u32,
         picker: &mut Picker,
     ) -> Result<NicPick<'_>, SelectError> {
-        let (preferred, available) = self.candidates(self.row(location)?);
-        let (n_preferred, n_available) = (preferred.clone().count(), available.clone().count());
-        let position = match (attempt.checked_sub(1), n_preferred) {
-            (None, 0) => picker.pick(n_available).and_then(|at| available.clone().nth(at)),
-            (None, n) => picker.pick(n).and_then(|at| preferred.clone().nth(at)),
-            (Some(step), n) => {
-                let at = (step as usize).checked_rem(n + n_available);
-                at.and_then(|at| preferred.chain(available).nth(at))
-            }
-        };
+        let position = self.position(self.row(location)?, attempt, picker);
         self.pick(position, location)
+    }
+
+    /// As [`Self::select`]; where no row is for the location, or no NIC of it is on, among all NICs.
+    /// Allocates nothing.
+    pub fn select_or_any(
+        &self,
+        location: &MemoryLocation,
+        attempt: u32,
+        picker: &mut Picker,
+    ) -> Option<NicPick<'_>> {
+        let row = self.row_of(location).and_then(|row| self.position(row, attempt, picker));
+        let position = row.or_else(|| self.position(&self.wildcard, attempt, picker))?;
+        self.nic_at(position)
     }
 
     /// Chooses the NIC of the name `hint` if the location has it and it is on, whatever the
@@ -206,12 +210,26 @@ impl NicSelector {
     }
 
     fn row(&self, location: &MemoryLocation) -> Result<&Row, SelectError> {
-        if location.is_wildcard() {
-            return Ok(&self.wildcard);
+        let unknown = || SelectError::UnknownLocation { location: location.clone() };
+        self.row_of(location).ok_or_else(unknown)
+    }
+
+    fn row_of(&self, location: &MemoryLocation) -> Option<&Row> {
+        if location.is_wildcard() { Some(&self.wildcard) } else { self.rows.get(location) }
+    }
+
+    /// The place of the NIC that an attempt takes (I2).
+    fn position(&self, row: &Row, attempt: u32, picker: &mut Picker) -> Option<usize> {
+        let (mut preferred, mut available) = self.candidates(row);
+        let (n_preferred, n_available) = (preferred.clone().count(), available.clone().count());
+        match (attempt.checked_sub(1), n_preferred) {
+            (None, 0) => picker.pick(n_available).and_then(|at| available.nth(at)),
+            (None, n) => picker.pick(n).and_then(|at| preferred.nth(at)),
+            (Some(step), n) => {
+                let at = (step as usize).checked_rem(n + n_available);
+                at.and_then(|at| preferred.chain(available).nth(at))
+            }
         }
-        self.rows
-            .get(location)
-            .ok_or_else(|| SelectError::UnknownLocation { location: location.clone() })
     }
 
     /// The preferred and the available NICs of a row that are on.
@@ -224,14 +242,16 @@ impl NicSelector {
         (on(&row.preferred), on(if strict { &[] } else { &row.available }))
     }
 
+    fn nic_at(&self, position: usize) -> Option<NicPick<'_>> {
+        Some(NicPick { index: NicIndex::new(position)?, name: self.nics.get(position)? })
+    }
+
     fn pick(
         &self,
         position: Option<usize>,
         location: &MemoryLocation,
     ) -> Result<NicPick<'_>, SelectError> {
-        let nic = position.and_then(|position| {
-            Some(NicPick { index: NicIndex::new(position)?, name: self.nics.get(position)? })
-        });
+        let nic = position.and_then(|position| self.nic_at(position));
         nic.ok_or_else(|| SelectError::NoNic { location: location.clone() })
     }
 }

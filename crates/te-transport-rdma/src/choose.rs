@@ -11,7 +11,7 @@ mod rails;
 use std::time::Instant;
 
 use te_topology::{
-    MemoryLocation, NicIndex, NicName, NicPick, NicSelector, Picker, PriorityMatrix, SelectError,
+    MemoryLocation, NicIndex, NicName, NicPick, NicSelector, Picker, PriorityMatrix,
 };
 
 pub(crate) use self::rails::Rails;
@@ -67,11 +67,8 @@ impl Chooser {
             self.follow();
         }
         let Self { selector, picker, .. } = self;
-        let mut select = |location: &MemoryLocation| {
-            selector.select(location, attempt.into(), picker).map(|pick| pick.index)
-        };
-        // What the location has is gone or was never there: any NIC reaches it.
-        select(location).or_else(|_| select(&MemoryLocation::Any)).ok()
+        let pick = selector.select_or_any(location, attempt.into(), picker)?;
+        Some(pick.index)
     }
 
     /// The NIC of the peer for its memory at `address`, from our NIC `own` with these rails; attempts
@@ -96,7 +93,8 @@ impl Chooser {
         for location in [&*location, &MemoryLocation::Any] {
             for step in steps.clone() {
                 let attempt = attempt.saturating_add(step);
-                let Ok(nic) = select(peer, location, attempt, &mut self.picker) else { break };
+                let pick = peer.selector().select_or_any(location, attempt, &mut self.picker);
+                let Some(nic) = pick.and_then(index) else { break };
                 match paused(nic) {
                     None => return Some(PeerPick { nic, pauses: false }),
                     Some(until) if until < best.0 => best = (until, nic),
@@ -119,18 +117,20 @@ impl Chooser {
         let Self { pairing, picker, .. } = self;
         let selector = peer.selector();
         let paired = match (attempt, pairing) {
-            (0, Pairing::SameName) => selector.select_hinted(location, own, 0, picker),
-            (0, Pairing::Rules(rules)) => selector.select_paired(location, (rules, own), 0, picker),
-            _ => selector.select(location, attempt, picker),
-        };
-        match paired {
-            Ok(pick) => index(pick),
-            Err(_) if matches!(self.pairing, Pairing::SameName) && attempt == 0 => {
-                let any = selector.select_hinted(&MemoryLocation::Any, own, 0, &mut self.picker);
-                index(any.ok()?)
+            (0, Pairing::SameName) => {
+                let hinted = [location, &MemoryLocation::Any].into_iter().find_map(|location| {
+                    let pick = selector.select_hinted(location, own, 0, picker).ok()?;
+                    (pick.name == own).then_some(pick)
+                });
+                hinted.or_else(|| selector.select_or_any(location, 0, picker))
             }
-            Err(_) => select(peer, &MemoryLocation::Any, attempt, &mut self.picker).ok(),
-        }
+            (0, Pairing::Rules(rules)) => {
+                let paired = selector.select_paired(location, (rules, own), 0, picker);
+                paired.ok().or_else(|| selector.select_or_any(location, 0, picker))
+            }
+            _ => selector.select_or_any(location, attempt, picker),
+        };
+        index(paired?)
     }
 
     /// Switches NICs on and off as they are now.
@@ -156,16 +156,6 @@ fn across(attempt: u32, n: u32, m: u32) -> u32 {
     };
     let walks = step.checked_div(n).unwrap_or(0);
     attempt.saturating_add(walks.saturating_mul((m + 1 - behind) % m))
-}
-
-fn select(
-    peer: &PeerView,
-    location: &MemoryLocation,
-    attempt: u32,
-    picker: &mut Picker,
-) -> Result<PeerNicIndex, SelectError> {
-    let nic = peer.selector().select(location, attempt, picker).map(index)?;
-    nic.ok_or_else(|| SelectError::NoNic { location: location.clone() })
 }
 
 fn index(pick: NicPick<'_>) -> Option<PeerNicIndex> {

@@ -48,6 +48,26 @@ fn j27_rows_without_nics_give_an_error() {
     assert!(selector.select(&at("segments:4096:"), 0, &mut picker()).is_ok(), "as good as `*`");
 }
 
+/// D16: where a location has no row, or its NICs are off, any NIC is taken.
+#[test]
+fn d16_any_nic_serves_a_location_without_one() {
+    let mut selector = selector(r#"{"cpu:0":[["a"],[]],"cpu:1":[["b"],["c"]],"cpu:2":[[],[]]}"#);
+    let names = |selector: &NicSelector, location: &str| -> Vec<String> {
+        let attempts = 1..=3;
+        let pick = |attempt| selector.select_or_any(&at(location), attempt, &mut picker());
+        attempts.filter_map(pick).map(|pick| pick.name.to_string()).collect()
+    };
+    assert_eq!(names(&selector, "cpu:0"), ["a", "a", "a"]);
+    for location in ["cpu:2", "cpu:9", "any text", "*"] {
+        assert_eq!(names(&selector, location), ["a", "b", "c"], "{location}");
+    }
+    selector.disable(&name("a"));
+    assert_eq!(names(&selector, "cpu:0"), ["b", "c", "b"]);
+    ["b", "c"].map(|nic| selector.disable(&name(nic)));
+    assert!(names(&selector, "cpu:0").is_empty());
+    assert!(selector.select_or_any(&at("*"), 0, &mut picker()).is_none());
+}
+
 /// D10: without a preferred NIC the first attempt takes an available one.
 #[test]
 fn d10_available_nics_stand_in_for_preferred_ones() {
