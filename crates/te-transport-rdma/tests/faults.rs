@@ -340,6 +340,11 @@ fn j96_with_a_second_nic_every_slice_is_done_in_a_few_tries() {
         }
         if round < 4 {
             nic.port_up(1);
+            let devices = |host: &Host| match host.descriptor().part {
+                ProtocolPart::Rdma { devices, .. } => devices.len(),
+                _ => 0,
+            };
+            until("the NIC to be back", || devices(&a) == 2 && devices(&b) == 2);
         } else {
             nic.heal(1);
         }
