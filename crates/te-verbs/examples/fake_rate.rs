@@ -58,12 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         devices[1].register(&region.whole(), access)?,
     ];
     let queue = devices[0].completion_queue(256)?;
-    let capacity = QueuePairCapacity {
-        send_requests: 256,
-        receive_requests: 1,
-        ranges: 4,
-        inline_bytes: 64,
-    };
+    let capacity =
+        QueuePairCapacity { send_requests: 256, receive_requests: 1, ranges: 4, inline_bytes: 64 };
     let near = devices[0].queue_pair(&queue, capacity)?;
     let far_queue = devices[1].completion_queue(16)?;
     let far = devices[1].queue_pair(&far_queue, capacity)?;
@@ -79,8 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         signaled,
     };
     let chain: [_; CHAIN] = std::array::from_fn(|at| request(at + 1 == CHAIN));
-    let empty =
-        WorkCompletion { id: 0, status: WorkStatus::Fatal, queue_pair: 0, vendor_error: 0 };
+    let empty = WorkCompletion { id: 0, status: WorkStatus::Fatal, queue_pair: 0, vendor_error: 0 };
     let mut out = [empty; 32];
     let start = Instant::now();
     for _ in 0..ROUNDS {

@@ -101,6 +101,14 @@ impl State {
         }
     }
 
+    /// Drops the completions of a queue pair that nobody was shown.
+    pub(super) fn forget_held(&mut self, slot: usize) {
+        let (queue, serial) = (self.pair(slot).queue, self.pair(slot).serial);
+        if let Some(queue) = self.queues[queue].as_mut() {
+            queue.held.retain(|entry| entry.serial != serial);
+        }
+    }
+
     /// Takes completions, and frees the work requests they stand for.
     pub(super) fn take(&mut self, queue: usize, out: &mut [WorkCompletion]) -> Result<usize, i32> {
         let Some(source) = self.queues[queue].as_mut() else { return Err(libc::EINVAL) };

@@ -217,6 +217,7 @@ impl QueuePair for FakeQueuePair {
 impl Drop for FakeQueuePair {
     fn drop(&mut self) {
         let mut state = self.opening.fabric.lock();
+        state.forget_held(self.slot);
         state.pairs[self.slot] = None;
         state.numbers.remove(&(self.opening.nic, self.number));
         state.run_all();

@@ -126,4 +126,10 @@ fn a_dropped_queue_pair_drops_what_had_not_ended() {
     drop(near);
     bed.fake.release();
     assert_eq!(bed.a.ended(), [(2, Success)]);
+    bed.fake.hold_completions();
+    let (near, _far) = bed.pairs(6);
+    bed.write(&*near, 3);
+    drop(near);
+    bed.fake.release();
+    assert_eq!(bed.a.ended(), []);
 }
