@@ -43,6 +43,9 @@ fn a_difference_is_told_unless_it_is_known() {
         }
     }
     assert_eq!(differences(&lines), []);
+    let unlinked: Vec<_> = lines.iter().filter(|line| !line.starts_with(LINK)).cloned().collect();
+    assert!(unlinked.len() < lines.len());
+    assert_eq!(differences(&unlinked), []);
     lines[0] = "devices: none".into();
     lines.pop();
     let found = differences(&lines);
