@@ -29,6 +29,8 @@ pub struct RdmaConfig {
     pub faults: FaultSettings,
     /// Which NIC of a peer goes with which of ours. Default: what the peer's matrix says.
     pub pairing: Pairing,
+    /// Equally good NICs are taken in turn instead of at random. Default no.
+    pub in_turn: bool,
 }
 
 /// How devices are opened.
@@ -204,6 +206,7 @@ impl Default for RdmaConfig {
             work: WorkSettings::default(),
             faults: FaultSettings::default(),
             pairing: Pairing::Matrix,
+            in_turn: false,
         }
     }
 }

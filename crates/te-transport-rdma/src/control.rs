@@ -57,7 +57,7 @@ impl Handshakes for PeerClient {
     }
 
     fn interrupt(&self) {
-        PeerClient::interrupt(self);
+        Self::interrupt(self);
     }
 }
 
@@ -85,7 +85,8 @@ pub(crate) struct Control {
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) completions: Arc<dyn CompletionQueue>,
+    /// The queue that new connections report to. The worker replaces one that failed.
+    pub(crate) completions: Arc<Mutex<Arc<dyn CompletionQueue>>>,
 }
 
 /// What the control of connections is made of.
@@ -299,10 +300,11 @@ impl Control {
         let way = self.ways.get(nic.index().position()).and_then(Option::as_ref);
         let (device, limits) = nic.device().zip(nic.limits()).ok_or_else(inactive)?;
         let way = way.ok_or_else(inactive)?;
+        let completions = Arc::clone(&way.completions.lock());
         let mut queue_pairs = Vec::with_capacity(count);
         let mut numbers = Vec::with_capacity(count);
         for _ in 0..count {
-            let made = device.queue_pair(&way.completions, limits.capacity);
+            let made = device.queue_pair(&completions, limits.capacity);
             let pair = made.map_err(HandshakeError::Verbs)?;
             let device = &self.config.device;
             pair.to_init(device.port, device.pkey_index).map_err(HandshakeError::Verbs)?;

@@ -212,7 +212,8 @@ impl Rdma {
 
     fn chooser(&self, nics: &Nics, seed: u128) -> Chooser {
         #[expect(clippy::cast_possible_truncation, reason = "any part of a seed is one")]
-        let picker = Picker::random(seed as u64);
+        let seed = seed as u64;
+        let picker = if self.config.in_turn { Picker::in_turn(seed) } else { Picker::random(seed) };
         let (matrix, pairing) = (self.config.matrix.as_ref(), self.config.pairing.clone());
         Chooser::new(nics, matrix, pairing, picker)
     }
@@ -232,6 +233,7 @@ fn way(nic: &Nic, capacity: usize) -> Result<Option<Way>, RdmaStartError> {
     let Some((device, limits)) = nic.device().zip(nic.limits()) else { return Ok(None) };
     let completions =
         device.completion_queue(limits.completion_entries).map_err(RdmaStartError::Device)?;
+    let completions = Arc::new(Mutex::new(completions));
     Ok(Some(Way { inbox: Arc::new(Inbox::new(capacity)?), completions }))
 }
 

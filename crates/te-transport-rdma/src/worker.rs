@@ -52,6 +52,7 @@ use crate::memory::MemoryReader;
 use crate::nic::{NicSnapshot, Nics};
 use crate::peer::{PeerView, PeerViews};
 use crate::published::Reader;
+use crate::sync::Mutex;
 
 /// Completions that are polled at a time (E46).
 const POLLED: usize = 64;
@@ -80,6 +81,8 @@ pub(crate) struct Worker {
     sink: Arc<dyn CompletionSink>,
     clock: Arc<dyn Clock>,
     queue: Arc<dyn CompletionQueue>,
+    /// Where control finds the queue.
+    told_queue: Arc<Mutex<Arc<dyn CompletionQueue>>>,
     /// Work requests that the completion queue has room for.
     queue_room: usize,
     inbox: Arc<Inbox>,
@@ -123,7 +126,7 @@ pub(crate) struct WorkerParts {
     pub(crate) common: Common,
     pub(crate) sink: Arc<dyn CompletionSink>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) queue: Arc<dyn CompletionQueue>,
+    pub(crate) queue: Arc<Mutex<Arc<dyn CompletionQueue>>>,
     pub(crate) queue_room: usize,
     /// Work requests that a queue pair has room for.
     pub(crate) lane_room: usize,
@@ -136,7 +139,18 @@ pub(crate) struct WorkerParts {
 
 impl Worker {
     pub(crate) fn new(parts: WorkerParts) -> Self {
-        let WorkerParts { nic, name, common, sink, clock, queue, queue_room, inbox, .. } = parts;
+        let WorkerParts {
+            nic,
+            name,
+            common,
+            sink,
+            clock,
+            queue: told_queue,
+            queue_room,
+            inbox,
+            ..
+        } = parts;
+        let queue = Arc::clone(&told_queue.lock());
         let empty =
             WorkCompletion { id: 0, status: WorkStatus::Success, queue_pair: 0, vendor_error: 0 };
         let (nics, rails) = (common.nics.reader(), Rails::new(&common.config.faults));
@@ -149,6 +163,7 @@ impl Worker {
             sink,
             clock,
             queue,
+            told_queue,
             queue_room,
             inbox,
             nics,

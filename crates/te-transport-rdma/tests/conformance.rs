@@ -80,6 +80,7 @@ impl Target for RdmaTarget {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the table is the result")]
 fn run(nics: u8, change: impl Fn(&mut RdmaConfig)) -> Report {
     let mut config = config();
     change(&mut config);

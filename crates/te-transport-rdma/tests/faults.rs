@@ -1,5 +1,5 @@
 //! What becomes of slices when something breaks, and that traffic goes on afterwards.
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 
@@ -294,6 +294,17 @@ fn a_dead_device_ends_its_work_and_close_ends_too() {
     let end = bench.two.a.run(&bench.write());
     assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::Untouched));
     bench.two.a.close();
+}
+
+/// E54: a completion queue that fails costs what was on it; the NIC works again with another one.
+#[test]
+fn e54_a_failed_completion_queue_is_replaced() {
+    let bench = Bench::new();
+    let slice = bench.held(Opcode::Write);
+    bench.two.nic_a.fail_completion_queues();
+    let end = bench.two.a.end(&slice);
+    assert_eq!(class(&end), Some(FaultClass::Rail), "{end:?}");
+    bench.goes_on();
 }
 
 /// I3 of the worker: a device that gives nothing back is reset, and then everything ends.

@@ -1,5 +1,5 @@
 //! Connecting: the rules of the handshake, with peers that keep them and peers that do not.
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 

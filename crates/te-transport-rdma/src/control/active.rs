@@ -45,8 +45,8 @@ impl Control {
         let is_loopback = us == wish.peer;
         let known = self.table.lock().counts.get(wish.peer.server()).copied();
         let ours = nic.limits().map_or(1, |limits| limits.queue_pairs as usize);
-        let (pairs, ends) =
-            self.make(nic, &link, known.filter(|_| !is_loopback).unwrap_or(ours))?;
+        let count = known.filter(|_| !is_loopback).unwrap_or(ours).clamp(1, MAX_QUEUE_PAIRS);
+        let (pairs, ends) = self.make(nic, &link, count)?;
         let mut machine = Endpoint::new(pairs.len());
         machine.offer();
         let (id, gone) = {

@@ -1,8 +1,10 @@
 //! Every connection of every NIC of ours, and what is known of servers.
 //!
 //! I1  A connection is found by our NIC and the path of the peer's, and there is one.
-//! I2  Who takes a connection out tells the worker, which ends its queue pairs; one that was never
-//!     ready is known to no worker, and its queue pairs end where it is dropped.
+//! I2  A connection that is not here any more has its queue pairs in ERR: who asks for a fence on it
+//!     is told the truth.
+//! I3  Who takes a connection out tells the worker, which waits for what was posted; one that was
+//!     never ready is known to no worker, and its queue pairs end where it is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +31,18 @@ pub(crate) struct Entry {
     /// What we say of our end.
     pub(crate) ends: Ends,
     pub(crate) used: Used,
+}
+
+impl Entry {
+    /// Nothing passes any more, in either direction.
+    fn stop(&self) {
+        for pair in &self.queue_pairs {
+            // One that was never connected may refuse, and one of a device that is gone.
+            if let Err(error) = pair.to_error() {
+                tracing::trace!(%error, "a queue pair could not be ended");
+            }
+        }
+    }
 }
 
 /// A connection that a worker wants.
@@ -111,7 +125,11 @@ impl Table {
         self.next += 1;
         let entry = Entry { id, machine, queue_pairs, ends, used: used.clone() };
         match self.stores.get_mut(nic.position()) {
-            Some(store) => (id, store.insert(peer.clone(), entry, used)),
+            Some(store) => {
+                let gone = store.insert(peer.clone(), entry, used);
+                gone.iter().for_each(Entry::stop);
+                (id, gone)
+            }
             None => (id, vec![entry]),
         }
     }
@@ -123,7 +141,7 @@ impl Table {
         peer: &NicPath,
         id: EndpointId,
     ) -> Option<Entry> {
-        self.entry_of(nic, peer, id)?;
+        self.entry_of(nic, peer, id)?.stop();
         self.stores.get_mut(nic.position())?.remove(peer)
     }
 
@@ -135,7 +153,8 @@ impl Table {
     ) -> Vec<(NicPath, Entry)> {
         let Some(store) = self.stores.get_mut(nic.position()) else { return Vec::new() };
         let found = store.iter().filter(|(_, entry)| wanted(entry));
-        let paths: Vec<NicPath> = found.map(|(path, _)| path.clone()).collect();
+        let stopped = found.inspect(|(_, entry)| entry.stop());
+        let paths: Vec<NicPath> = stopped.map(|(path, _)| path.clone()).collect();
         let take = |path: NicPath| store.remove(&path).map(|entry| (path, entry));
         paths.into_iter().filter_map(take).collect()
     }

@@ -140,10 +140,13 @@ impl Worker {
     fn on_error(&mut self, now: Instant, slot: usize, status: WorkStatus) {
         let peer = self.links[slot].peer.clone();
         tracing::debug!(nic = self.name.as_str(), %peer, %status, "a work request failed");
+        // A flush is nobody's fault: somebody ended the connection (E52).
         if status.is_local() {
             self.on_nic_error(now);
         }
-        self.on_link_error(now, slot);
+        if status != WorkStatus::Flushed {
+            self.on_link_error(now, slot);
+        }
         let text = format!("the connection broke: {status}");
         let why = SliceFault::new(FaultClass::Rail, Phase::Payload, text);
         self.retire(now, slot, &why);
@@ -168,6 +171,7 @@ impl Worker {
 
     fn on_queue_broken(&mut self, now: Instant, error: &te_verbs::VerbsError) {
         self.broken = true;
+        self.watch(now);
         let why = SliceFault::new(FaultClass::Rail, Phase::Payload, error.to_string());
         let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.retire(now, slot, &why));

@@ -149,7 +149,8 @@ impl Worker {
             self.look_after_link(now, slot);
         }
         self.end_called_back(now);
-        let is_needed = self.links.iter().any(|(_, link)| link.is_at_work());
+        self.renew_queue();
+        let is_needed = self.broken || self.links.iter().any(|(_, link)| link.is_at_work());
         self.look_at = is_needed.then(|| now + TICK);
     }
 
@@ -177,6 +178,24 @@ impl Worker {
             }
             State::Fencing { until } if *until <= now => self.on_fenced(slot, false),
             _ => {}
+        }
+    }
+
+    /// Makes another completion queue in the place of one that failed, once nothing is posted.
+    fn renew_queue(&mut self) {
+        if !self.broken || self.posted > 0 {
+            return;
+        }
+        let nic = self.common.nics.nic(self.nic);
+        let Some(device) = nic.and_then(|nic| nic.device()) else { return };
+        let entries = u32::try_from(self.queue_room).unwrap_or(u32::MAX);
+        match device.completion_queue(entries) {
+            Ok(queue) => {
+                self.queue = Arc::clone(&queue);
+                *self.told_queue.lock() = queue;
+                self.broken = false;
+            }
+            Err(error) => tracing::debug!(%error, "no new completion queue"),
         }
     }
 

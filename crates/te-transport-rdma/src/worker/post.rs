@@ -25,7 +25,6 @@ pub(super) fn id_of(link: usize, lane: usize, number: u64) -> u64 {
     ((link as u64) << LINK_BIT) | ((lane as u64 & LANE_MASK) << LANE_BIT) | (number & NUMBER_MASK)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "18 and 6 bits fit")]
 pub(super) fn parts_of(id: u64) -> (usize, usize, u64) {
     ((id >> LINK_BIT) as usize, ((id >> LANE_BIT) & LANE_MASK) as usize, id & NUMBER_MASK)
 }

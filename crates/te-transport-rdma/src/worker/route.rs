@@ -39,7 +39,7 @@ impl Worker {
             let text = "a NIC does not compare sums at the destination";
             return Err(fault(FaultClass::Rail, text.to_owned()));
         }
-        if !self.nics.is_active(self.nic) {
+        if !self.nics.is_active(self.nic) || self.broken {
             return Err(fault(FaultClass::Rail, format!("the NIC {} is not active", self.name)));
         }
         if slice.is_empty() {

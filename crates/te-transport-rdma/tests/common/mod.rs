@@ -1,6 +1,6 @@
 //! Hosts on a fake fabric, each with a transport, and a hub that carries their handshakes.
 #![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::disallowed_methods, reason = "tests are drivers")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 use std::collections::HashMap;
 use std::io;
@@ -132,12 +132,23 @@ impl Host {
         config: RdmaConfig,
         ends: Arc<Recorder>,
     ) -> Self {
+        let sink = Arc::clone(&ends) as _;
+        let host = Self::telling(fake, hub, name, config, sink);
+        Self { ends, ..host }
+    }
+
+    pub(crate) fn telling(
+        fake: &Fake,
+        hub: &Arc<Hub>,
+        name: &str,
+        config: RdmaConfig,
+        sink: Arc<dyn CompletionSink>,
+    ) -> Self {
         let verbs: Arc<dyn Verbs> = fake.host(name);
         let line = Arc::new(Line(Arc::clone(hub)));
         let rdma = Arc::new(Rdma::with_handshakes(config, verbs, line));
         let segment = Arc::new(LocalSegment::new());
         let incarnation = Incarnation::random();
-        let sink: Arc<dyn CompletionSink> = Arc::clone(&ends) as _;
         let context = TransportContext {
             name: SegmentName::parse(name).unwrap(),
             segment: Arc::clone(&segment),
@@ -148,6 +159,7 @@ impl Host {
         rdma.start(context).expect("its devices are there");
         hub.add(name, &rdma);
         let (name, hub, next) = (name.to_owned(), Arc::clone(hub), Mutex::new(0));
+        let ends = Recorder::new();
         Self { name, rdma, segment, ends, hub, incarnation, is_te: true, next }
     }
 
