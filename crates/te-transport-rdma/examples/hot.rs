@@ -14,6 +14,7 @@ use std::time::Instant;
 use common::{Host, Hub, add_nic, config};
 use te_segment::{Opcode, RemoteRange, SegmentId, Slice, SliceToken};
 use te_transport::{Completion, CompletionSink, Driven, Transport};
+use te_transport_rdma::Rdma;
 use te_verbs::Fake;
 
 const PIECE: usize = 64 << 10;
@@ -77,10 +78,11 @@ fn main() {
         }
     };
     (0..100).for_each(|_| round());
-    let begun = Instant::now();
+    let (begun, locks) = (Instant::now(), Rdma::locks_taken());
     let rounds = slices / BATCH as u64;
     (0..rounds).for_each(|_| round());
     let each = begun.elapsed().as_nanos() as f64 / (rounds * BATCH as u64) as f64;
+    assert_eq!(Rdma::locks_taken(), locks, "moving bytes takes no lock");
     println!("{each:.0} ns a slice of 64 KiB ({:.0} GB/s)", PIECE as f64 / each);
     let each = floor(&fake, &batch, slices);
     println!("{each:.0} ns of these are handing over, cloning and counting");
