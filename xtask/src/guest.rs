@@ -33,5 +33,6 @@ mod wire;
 pub(crate) use affinity::{Programs as AffinityPrograms, run as run_affinity};
 pub(crate) use flags::GuestFlags;
 pub(crate) use init::{is_first_process, main as first_process};
+pub(crate) use prepare::lacking;
 pub(crate) use smoke::run as run_suite;
 pub(crate) use verbs::run;

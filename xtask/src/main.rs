@@ -23,6 +23,7 @@ mod loom;
 mod memory;
 mod outcome;
 mod pyenv;
+mod rdma;
 mod results;
 mod rows;
 mod run;

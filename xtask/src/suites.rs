@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Tally, TestResult};
 use crate::results::LastRun;
 use crate::ui;
 use crate::workspace::Workspace;
-use crate::{consumers, features, guest, loom, memory, system, topology, unit};
+use crate::{consumers, features, guest, loom, memory, rdma, system, topology, unit};
 
 /// One rung of the ladder that docs/testing.md describes.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Guest,
     /// Machines in files, this one, and emulated ones.
     Topology,
+    /// A fake fabric, and emulated machines.
+    Rdma,
 }
 
 /// Which tests of a system suite need the real peer, which comes from PyPI.
@@ -124,6 +126,12 @@ pub(crate) const SUITES: &[Suite] = &[
         kind: Kind::Topology,
     },
     Suite {
+        name: "rdma",
+        about: "RDMA on a fake fabric and on real verbs, with faults, and with the published peer",
+        from: Level::Default,
+        kind: Kind::Rdma,
+    },
+    Suite {
         name: "loom",
         about: "the lock-free parts, in every order that their threads can run in",
         from: Level::Full,
@@ -196,5 +204,6 @@ fn dispatch(
         Kind::Memory => memory::run(workspace, journal, order),
         Kind::Guest => guest::run_suite(workspace, journal, order),
         Kind::Topology => topology::run(workspace, journal, order),
+        Kind::Rdma => rdma::run(workspace, journal, order),
     }
 }

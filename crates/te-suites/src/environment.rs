@@ -18,6 +18,11 @@ pub fn peer_bench() -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
+/// The library that makes the real peer's NICs give up: `TE_RETRY_SHIM`.
+pub fn retry_shim() -> Option<PathBuf> {
+    std::env::var_os("TE_RETRY_SHIM").map(PathBuf::from).filter(|path| path.exists())
+}
+
 /// The program `te`: `TE_BIN`, else the debug build.
 pub fn te_bin() -> PathBuf {
     program("TE_BIN", "te")
@@ -44,6 +49,11 @@ pub fn chaos_seconds() -> u64 {
 /// The seed of a run that is to be repeated: `TE_CHAOS_SEED`.
 pub fn chaos_seed() -> Option<u64> {
     number("TE_CHAOS_SEED")
+}
+
+/// The emulated machine that this is: `TE_GUEST`, which `cargo xtask guest` sets.
+pub fn guest() -> Option<String> {
+    std::env::var("TE_GUEST").ok()
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! The suites themselves are the test programs of this crate: `interop` (the published peer, both
 //! ways), `faults` (what brought the peer down, done to us), `field` (what went wrong in the
 //! field), `lifecycle` (death, restart, memory that goes, overload, the end), `metadata` (stores on real
-//! services). They start engines as
+//! services), `rdma` (real verbs in emulated machines). They start engines as
 //! processes of their own ([`Node`]), talk to their ports by hand
 //! ([`wire`]), and measure what a case left behind ([`Case`]).
 //!
@@ -31,7 +31,9 @@ pub use calls::{Direction, Parts};
 pub use child::{LineChild, send_signal};
 pub use clock::{now, pace, wait_for, wait_until};
 pub use control::Wish;
-pub use environment::{chaos_seconds, chaos_seed, full, peer_bench, peer_python, te_bin, te_node};
+pub use environment::{
+    chaos_seconds, chaos_seed, full, guest, peer_bench, peer_python, retry_shim, te_bin, te_node,
+};
 pub use measure::{Bound, Case, Heartbeat, Usage, available_memory};
 pub use netns::Netns;
 pub use node::{Answer, Kind, Launched, Node, NodeSpec};

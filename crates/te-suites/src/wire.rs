@@ -9,6 +9,7 @@ mod deaf;
 mod front;
 mod handshake;
 mod proxy;
+mod relay;
 mod target;
 
 pub use data::{DataClient, Header, STATUS_OK, STATUS_REFUSED, Verdict, status_frame};
@@ -16,6 +17,7 @@ pub use deaf::Deaf;
 pub use front::Front;
 pub use handshake::{Frame, HandshakeAnswer, HandshakeClient, descriptor, descriptor_of};
 pub use proxy::{Fault, Proxy, Seen};
+pub use relay::{Relay, RelayAnswer};
 pub use target::{BASE, DataManner, HandTarget, TargetSpec};
 
 use std::io::{self, Read};

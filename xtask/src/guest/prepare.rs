@@ -64,6 +64,21 @@ pub(crate) fn prepare(workspace: &Workspace, journal: &mut Journal) -> anyhow::R
     Ok(Ready::Yes(Store { folder, kernel, base, init }))
 }
 
+/// Why guests cannot be had; `None` where they can.
+///
+/// # Errors
+///
+/// As [`prepare`].
+pub(crate) fn lacking(
+    workspace: &Workspace,
+    journal: &mut Journal,
+) -> anyhow::Result<Option<String>> {
+    Ok(match prepare(workspace, journal)? {
+        Ready::Yes(_) => None,
+        Ready::No(why) => Some(why),
+    })
+}
+
 /// Says what takes long. Standard output is the program's that runs in the guest.
 #[expect(clippy::print_stderr, reason = "see above")]
 pub(crate) fn note(text: &str) {

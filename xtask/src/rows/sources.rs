@@ -17,7 +17,7 @@ pub(crate) fn newer(
     let places: &[&str] = match kind {
         Kind::Unit => &["Cargo.toml", "Cargo.lock", "crates", "xtask"],
         Kind::Guest => &["Cargo.toml", "Cargo.lock", "xtask/src/guest"],
-        Kind::Topology => &["Cargo.toml", "Cargo.lock", "crates", "xtask/src/guest"],
+        Kind::Topology | Kind::Rdma => &["Cargo.toml", "Cargo.lock", "crates", "xtask/src/guest"],
         Kind::Consumers => &["Cargo.toml", "Cargo.lock", "crates", "consumers"],
         Kind::Features | Kind::System(_) | Kind::Loom | Kind::Memory => {
             &["Cargo.toml", "Cargo.lock", "crates"]
