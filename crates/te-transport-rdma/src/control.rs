@@ -224,10 +224,11 @@ impl Control {
 
     /// Ends everything; workers end what they have by themselves.
     pub(crate) fn close(&self) {
+        // First, so that whoever is turned away by the pools knows why.
+        let gone = self.table.lock().close();
         self.active.stop();
         self.passive.stop();
         self.handshakes.interrupt();
-        let gone = self.table.lock().close();
         self.moved.notify_all();
         self.bell.ring();
         drop(gone);

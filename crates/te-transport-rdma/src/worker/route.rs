@@ -61,7 +61,13 @@ impl Worker {
         );
         let none = || fault(FaultClass::Peer, "the peer has no NIC for this memory".to_owned());
         let nic = pick.ok_or_else(none)?.nic;
-        let keys = self.check(slice, &view, nic)?;
+        let keys = match self.check(slice, &view, nic) {
+            // The slice may be of memory that was registered after this step began.
+            Err(fault) if fault.class == FaultClass::Local && self.memory.refresh() => {
+                self.check(slice, &view, nic)?
+            }
+            checked => checked?,
+        };
         Ok(Some(Road { view, nic, keys }))
     }
 
