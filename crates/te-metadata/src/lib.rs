@@ -50,7 +50,7 @@ pub use name::{
     ParseAddressError, ParseNameError, SegmentName, parse_device_port,
 };
 pub use peer::{
-    BoundPeerServer, CloseError, EndpointQuestion, LimitsError, NotifyRefused, PeerClient,
+    Asker, BoundPeerServer, CloseError, EndpointQuestion, LimitsError, NotifyRefused, PeerClient,
     PeerError, PeerLimits, PeerPhase, PeerServer, PeerServerStats, PeerService, StartError,
 };
 pub use rpc_meta::RpcMeta;

@@ -13,6 +13,7 @@
 //! bounded time and nobody else anything. Whoever closes calls off what it still asks.
 
 mod answer;
+mod asker;
 mod client;
 mod connection;
 mod deadline;
@@ -27,6 +28,7 @@ mod server;
 mod service;
 mod stats;
 
+pub use asker::Asker;
 pub use client::PeerClient;
 pub use error::{PeerError, PeerPhase};
 pub use limits::{LimitsError, PeerLimits};

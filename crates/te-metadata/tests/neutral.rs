@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::{Host, frame, pause};
 use te_metadata::{
-    BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress, Notify, NotifyRefused,
-    PeerLimits, PeerService, PortChoice,
+    Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress, Notify,
+    NotifyRefused, PeerLimits, PeerService, PortChoice,
 };
 
 fn counts() -> (usize, usize) {
@@ -27,7 +27,7 @@ fn counts() -> (usize, usize) {
 struct Busy(Duration);
 
 impl PeerService for Busy {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         pause(self.0);
         None
     }

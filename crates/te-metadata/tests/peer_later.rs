@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::client;
 use parking_lot::{Condvar, Mutex};
 use te_metadata::{
-    BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort, ListenAddress, Notify,
+    Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort, ListenAddress, Notify,
     NotifyRefused, PeerLimits, PeerServer, PeerService, PortChoice,
 };
 
@@ -31,7 +31,7 @@ impl Keeper {
 }
 
 impl PeerService for Keeper {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         None
     }
 

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use common::{Desk, Host, client, frame};
 use te_metadata::{
-    AddressFamily, BoundPeerServer, BufferDescriptor, ChunkDigest, Directory, EndpointMessage,
-    EndpointQuestion, HostPort, Incarnation, ListenAddress, Notify, NotifyRefused, PAGE_BYTES,
-    PagedDescriptor, PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor,
+    AddressFamily, Asker, BoundPeerServer, BufferDescriptor, ChunkDigest, Directory,
+    EndpointMessage, EndpointQuestion, HostPort, Incarnation, ListenAddress, Notify, NotifyRefused,
+    PAGE_BYTES, PagedDescriptor, PeerLimits, PeerService, PortChoice, PortRange, SegmentDescriptor,
     SegmentName, TcpEndpoint, TeObject,
 };
 
@@ -229,7 +229,7 @@ fn fb29_a_burst_of_peers_is_served_beside_silent_clients() {
 struct Parts(PagedDescriptor);
 
 impl PeerService for Parts {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         Some(self.0.main.clone())
     }
 

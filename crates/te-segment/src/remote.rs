@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::{BufferDescriptor, HostPort, SegmentDescriptor, SegmentName};
+use te_metadata::{BufferDescriptor, HostPort, ProtocolPart, SegmentDescriptor, SegmentName};
 
 use crate::id::SegmentId;
 use crate::range::RemoteRange;
@@ -87,6 +87,29 @@ impl RemoteSegment {
     pub fn locate(&self, range: &RemoteRange) -> Option<usize> {
         let reach = self.reach(range.address())?;
         (range.end() <= reach.end).then_some(reach.position)
+    }
+
+    /// Whether a range can be asked for in one request: a buffer wholly contains it, or touching pieces
+    /// of a registration that an RDMA segment had to split do (te-classic C3, C32).
+    pub fn covers(&self, range: &RemoteRange) -> bool {
+        self.locate(range).is_some() || self.is_in_pieces(range)
+    }
+
+    /// What has a handle of its own is no piece of anything. Mooncake's engines give none, so that
+    /// there touching buffers cannot be told from pieces.
+    fn is_in_pieces(&self, range: &RemoteRange) -> bool {
+        if !matches!(self.descriptor.part, ProtocolPart::Rdma { .. }) {
+            return false;
+        }
+        let mut address = range.address();
+        while let Some((position, end)) = self.locate_from(address) {
+            let is_piece = self.descriptor.buffers().get(position).is_some_and(|b| b.te.is_none());
+            if !is_piece || end >= range.end() {
+                return is_piece;
+            }
+            address = end;
+        }
+        false
     }
 
     /// Position and end of the buffer that reaches furthest from an address on, the address itself

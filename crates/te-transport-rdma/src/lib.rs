@@ -11,6 +11,7 @@ mod peer;
 mod publish;
 mod published;
 mod store;
+mod survey;
 mod sync;
 mod transport;
 mod worker;
@@ -20,4 +21,8 @@ pub use config::{
     RdmaConfig, StorePolicy, WorkSettings,
 };
 pub use control::Handshakes;
+pub use survey::{
+    DeviceSurvey, Finding, GidFamily, GidRow, Mismatch, PortSurvey, Severity, Survey, compare,
+    survey,
+};
 pub use transport::{Rdma, RdmaStartError};

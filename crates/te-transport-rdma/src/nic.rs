@@ -31,7 +31,7 @@ use te_verbs::{Device, DeviceEvent, VerbsError};
 pub(crate) use self::health::NicFault;
 use self::health::{NicHealth, Reaction};
 pub(crate) use self::limits::NicLimits;
-pub(crate) use self::link::{GidSlot, NicLink};
+pub(crate) use self::link::{GidSlot, NicLink, table as gid_table};
 use crate::config::{DeviceSettings, FaultSettings};
 use crate::published::{Published, Reader};
 use crate::sync::Mutex;

@@ -11,6 +11,8 @@
 
 mod order;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use te_metadata::{
     BufferDescriptor, DeviceDescriptor, MAX_DEVICES, ProtocolPart, Rkey, SegmentDescriptor,
@@ -25,6 +27,8 @@ use crate::nic::{NicLink, NicSnapshot};
 
 /// The name of this transport's part of the object `te`.
 const PART: &str = "rdma";
+/// In it, the path MTU of each NIC.
+const MTUS: &str = "mtu";
 
 /// What one of our own engines tells others of its kind beside the descriptor proper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +66,8 @@ pub(crate) fn describe(
     };
     descriptor.rdma_server_name = None;
     if let Some(te) = &mut descriptor.te {
-        facts.write(te, matrix.filter(|_| preferences != Preferences::Kept));
+        let mtus = active.iter().map(|(_, name, link)| (*name, link.mtu.bytes()));
+        facts.write(te, matrix.filter(|_| preferences != Preferences::Kept), mtus);
     }
     Some(preferences)
 }
@@ -111,10 +116,26 @@ impl TeFacts {
         PriorityMatrix::from_value(te.transports.get(PART)?.get("matrix")?).ok()
     }
 
-    fn write(self, te: &mut TeObject, matrix: Option<&PriorityMatrix>) {
+    /// The path MTU of each NIC in bytes, which Mooncake's format has no place for.
+    pub(crate) fn mtus(te: &TeObject) -> BTreeMap<NicName, u32> {
+        let told = te.transports.get(PART).and_then(|part| part.get(MTUS)?.as_object());
+        let read = |(name, mtu): (&String, &Value)| {
+            Some((NicName::parse(name).ok()?, u32::try_from(mtu.as_u64()?).ok()?))
+        };
+        told.into_iter().flatten().filter_map(read).collect()
+    }
+
+    fn write<'a>(
+        self,
+        te: &mut TeObject,
+        matrix: Option<&PriorityMatrix>,
+        mtus: impl Iterator<Item = (&'a NicName, u32)>,
+    ) {
         let mut part = serde_json::Map::new();
         part.insert("fences".to_owned(), self.fences.into());
         part.insert("queue_pairs".to_owned(), self.queue_pairs.into());
+        let mtus = mtus.map(|(name, mtu)| (name.as_str().to_owned(), mtu.into()));
+        part.insert(MTUS.to_owned(), Value::Object(mtus.collect()));
         if let Some(matrix) = matrix {
             part.insert("matrix".to_owned(), matrix.to_value());
         }

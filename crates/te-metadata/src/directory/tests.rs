@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    AddressFamily, BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress, MemoryStore,
-    Notify, NotifyRefused, PAGE_BYTES, PeerLimits, PeerServer, PeerService, PortChoice,
-    TcpEndpoint,
+    AddressFamily, Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, ListenAddress,
+    MemoryStore, Notify, NotifyRefused, PAGE_BYTES, PeerLimits, PeerServer, PeerService,
+    PortChoice, TcpEndpoint,
 };
 
 fn client() -> PeerClient {
@@ -30,7 +30,7 @@ fn descriptor(name: &str) -> SegmentDescriptor {
 struct Publisher(Option<Vec<u8>>);
 
 impl PeerService for Publisher {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         self.0.clone()
     }
 

@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use thiserror::Error;
 
 use super::question::{Desk, Ticket};
-use super::{NotifyRefused, PeerService};
+use super::{Asker, NotifyRefused, PeerService};
 use crate::frame::{Frame, FrameKind, FrameType, encode_frame};
 use crate::message::{NotifyAnswer, line};
 use crate::{ChunkDigest, EndpointMessage, FrameError, MessageError, Notify};
@@ -109,7 +109,10 @@ fn descriptor(service: &dyn PeerService, question: &[u8]) -> Result<Vec<u8>, Que
     match ChunkDigest::asked_for(question) {
         // Its bytes have a digest, which a byte more would change.
         Some(digest) => Ok(guarded(|| service.chunk(digest))?.unwrap_or_else(nothing)),
-        None => Ok(line(guarded(|| service.descriptor())?.unwrap_or_else(nothing))),
+        None => {
+            let told = guarded(|| service.descriptor(&Asker::read(question)))?;
+            Ok(line(told.unwrap_or_else(nothing)))
+        }
     }
 }
 

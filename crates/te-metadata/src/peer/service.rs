@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::EndpointQuestion;
+use super::{Asker, EndpointQuestion};
 use crate::{ChunkDigest, Notify};
 
 /// The part of an engine that answers peers.
@@ -10,9 +10,9 @@ use crate::{ChunkDigest, Notify};
 /// Called on the server's thread, one question at a time: an implementation that waits makes all
 /// peers wait. A panic in it costs the connection that asked and nothing else.
 pub trait PeerService: Send + Sync {
-    /// The segment's descriptor as JSON text; `None` when there is none to show, which peers see
-    /// as an absent segment.
-    fn descriptor(&self) -> Option<Vec<u8>>;
+    /// The segment's descriptor as JSON text, for whoever asks; `None` when there is none to show,
+    /// which peers see as an absent segment.
+    fn descriptor(&self, asker: &Asker) -> Option<Vec<u8>>;
 
     /// A part of the descriptor, by the name that the descriptor gives it; `None` when there is no
     /// such part any more. Only a descriptor in parts has some, see

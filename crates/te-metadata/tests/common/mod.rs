@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use te_metadata::{
-    AddressFamily, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort, ListenAddress,
-    Notify, NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats, PeerService,
-    PortChoice,
+    AddressFamily, Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort,
+    ListenAddress, Notify, NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats,
+    PeerService, PortChoice,
 };
 
 /// Remembers notifications, refuses those from `nobody`, has no room for those from `late`, panics
@@ -24,7 +24,7 @@ pub(crate) struct Desk {
 }
 
 impl PeerService for Desk {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         self.descriptor.lock().clone()
     }
 

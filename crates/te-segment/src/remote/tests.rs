@@ -234,6 +234,47 @@ fn c3_trap9_one_buffer_holds_the_whole_range() {
     assert_eq!(snapshot(&[]).locate(&RemoteRange::new(0, 1).unwrap()), None);
 }
 
+/// C3, C32: touching pieces of an RDMA segment hold a range together; buffers of their own, and those
+/// of other protocols, do not.
+#[test]
+fn c32_pieces_of_a_split_registration_combine() {
+    let listed = [(4096, 4096), (8192, 4096), (12_288, 4096), (20_480, 4096)];
+    let plain = snapshot(&listed);
+    let mut descriptor = plain.descriptor().clone();
+    let buffers = descriptor.buffers().to_vec();
+    let as_rdma = |buffers: Vec<BufferDescriptor>| ProtocolPart::Rdma {
+        devices: Vec::new(),
+        buffers,
+        priority_matrix: None,
+    };
+    descriptor.part = as_rdma(buffers.clone());
+    let remote = |descriptor: &SegmentDescriptor| {
+        let (name, rpc) = (plain.name().clone(), plain.rpc().clone());
+        RemoteSegment::new(plain.id(), name, rpc, descriptor.clone(), 1)
+    };
+    let range = |address, len| RemoteRange::new(address, len).unwrap();
+    let pieces = remote(&descriptor);
+    for (address, len, is_covered) in [
+        (4096, 4096, true),
+        (8191, 2, true),
+        (4096, 12_288, true),
+        (4096, 12_289, false),
+        (4095, 4096, false),
+        (16_383, 4098, false),
+        (20_480, 4096, true),
+        (0, u64::MAX, false),
+    ] {
+        assert_eq!(pieces.covers(&range(address, len)), is_covered, "{address}+{len}");
+    }
+    assert!(!plain.covers(&range(8191, 2)) && plain.covers(&range(8191, 1)));
+    let mut named = buffers;
+    named[1].te = Some(te_metadata::BufferHandle { generation: 1, slot: 0 });
+    descriptor.part = as_rdma(named);
+    let own = remote(&descriptor);
+    assert!(!own.covers(&range(8191, 2)) && !own.covers(&range(12_287, 2)));
+    assert!(own.covers(&range(8192, 4096)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use te_metadata::{
-    AddressFamily, BoundPeerServer, BufferDescriptor, Caretaker, Directory, EndpointMessage,
+    AddressFamily, Asker, BoundPeerServer, BufferDescriptor, Caretaker, Directory, EndpointMessage,
     EndpointQuestion, HostPort, Incarnation, KeySpace, Lease, ListenAddress, MetadataStore, Notify,
     NotifyRefused, OwnerState, PAGE_BYTES, PeerClient, PeerLimits, PeerServer, PeerService,
     PortChoice, Record, RpcMeta, SegmentDescriptor, SegmentName, Standing, StoreError, TcpEndpoint,
@@ -36,7 +36,7 @@ struct Host {
 struct Answers;
 
 impl PeerService for Answers {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         None
     }
 

@@ -60,7 +60,8 @@ pub(super) fn ranked_gids(device: &dyn Device, port: u8) -> Result<Vec<GidSlot>,
     Ok(ranked.into_iter().map(slot).collect())
 }
 
-fn table(
+/// The GID table of a port, without empty rows, by index.
+pub(crate) fn table(
     device: &dyn Device,
     port: u8,
     attributes: &PortAttributes,

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, TcpStream as Client};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::{EndpointMessage, EndpointQuestion, Notify, NotifyRefused};
+use crate::{Asker, EndpointMessage, EndpointQuestion, Notify, NotifyRefused};
 
 struct Nobody;
 
 impl PeerService for Nobody {
-    fn descriptor(&self) -> Option<Vec<u8>> {
+    fn descriptor(&self, _asker: &Asker) -> Option<Vec<u8>> {
         None
     }
 
