@@ -6,21 +6,22 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use te_metadata::{
-    AddressFamily, BoundPeerServer, Directory, HostPort, KeySpace, ListenAddress, MetadataStore,
-    OpenStoreError, ParseStoreUriError, PeerClient, PeerLimits, PortChoice, PortRange, SegmentName,
-    StoreUri,
+    AddressFamily, BoundPeerServer, Directory, HostPort, Incarnation, KeySpace, ListenAddress,
+    MetadataStore, OpenStoreError, ParseStoreUriError, PeerClient, PeerLimits, PortChoice,
+    PortRange, SegmentName, StoreUri,
 };
 use te_segment::LocalSegment;
-use te_transport::{Clock, CompletionSink, SystemClock, Transport, TransportContext};
+use te_transport::{Clock, SystemClock, Transport, TransportContext};
 
 use crate::address;
 use crate::admission::{Admission, Limits};
 use crate::alarm::Alarm;
 use crate::batch::BatchTable;
-use crate::classic::{Classic, MAX_TRANSPORTS, Shared, Sink};
+use crate::classic::{Classic, Shared, Sink};
 use crate::config::EngineConfig;
 use crate::data_path::DataPath;
 use crate::engine::{TransferEngine, run_ticker};
+use crate::equipment::{Equipment, Plan};
 use crate::error::BuildError;
 use crate::fault_log::FaultLog;
 use crate::housekeeping::Housekeeping;
@@ -33,8 +34,6 @@ use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 use crate::stats::Counters;
-use crate::topology::Topology;
-use crate::transports;
 use crate::watching::Watching;
 use crate::workers::Workers;
 
@@ -51,6 +50,8 @@ pub struct EngineBuilder {
     threads: bool,
     is_named_by_address: bool,
     is_published: bool,
+    #[cfg(feature = "rdma")]
+    verbs: Option<Arc<dyn te_verbs::Verbs>>,
 }
 
 impl Default for EngineBuilder {
@@ -68,6 +69,8 @@ impl Default for EngineBuilder {
             threads: true,
             is_named_by_address: false,
             is_published: true,
+            #[cfg(feature = "rdma")]
+            verbs: None,
         }
     }
 }
@@ -146,6 +149,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Uses this provider of RDMA devices in place of the system's library.
+    #[cfg(all(feature = "rdma", feature = "testing"))]
+    #[must_use]
+    pub fn verbs(mut self, verbs: Arc<dyn te_verbs::Verbs>) -> Self {
+        self.verbs = Some(verbs);
+        self
+    }
+
     /// Builds an engine that starts no thread and opens no port: time is the caller's clock, and
     /// [`TransferEngine::tick`] does what is due.
     #[cfg(feature = "testing")]
@@ -173,8 +184,8 @@ impl EngineBuilder {
         let by_address = is_p2p || self.is_named_by_address;
         let text = if by_address { rpc.to_string() } else { self.name.clone() };
         let name = SegmentName::parse(&text).map_err(|error| self.bad_name(&error))?;
-        let transports = self.transports()?;
-        self.assemble(bound, (name, rpc), transports, store)
+        let equipment = Equipment::gather(&self.plan())?;
+        self.assemble(bound, (name, rpc), equipment, store)
     }
 
     /// The metadata store; none where names are addresses of peers. A store that was given counts
@@ -263,53 +274,27 @@ impl EngineBuilder {
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })
     }
 
-    fn transports(&self) -> Result<Vec<Arc<dyn Transport>>, BuildError> {
-        let there = match self.transports.as_slice() {
-            [] => self.compiled_transports(),
-            given => given.to_vec(),
-        };
-        let chosen = transports::choose(&there, &self.only, &self.config.engine)?;
-        match chosen.len() {
-            0 => Err(BuildError::NoTransport),
-            given if given > MAX_TRANSPORTS => {
-                Err(BuildError::TooManyTransports { given, max: MAX_TRANSPORTS })
-            }
-            _ => Ok(chosen),
+    fn plan(&self) -> Plan<'_> {
+        Plan {
+            settings: &self.config,
+            given: &self.transports,
+            only: &self.only,
+            #[cfg(feature = "tcp")]
+            ports: self.port_range(),
+            #[cfg(feature = "rdma")]
+            client: self.client(),
+            #[cfg(feature = "rdma")]
+            verbs: self.verbs.clone(),
         }
     }
 
-    /// All that this build has, the fastest first.
-    fn compiled_transports(&self) -> Vec<Arc<dyn Transport>> {
-        [self.same_host(), self.tcp()].concat()
-    }
-
-    #[cfg(feature = "shm")]
-    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
-        use te_transport_shm::{LocalTransport, ShmConfig, ShmTransport};
-        let config = ShmConfig::default();
-        vec![Arc::new(LocalTransport::new(config.clone())), Arc::new(ShmTransport::new(config))]
-    }
-
-    #[cfg(not(feature = "shm"))]
-    fn same_host(&self) -> Vec<Arc<dyn Transport>> {
-        Vec::new()
-    }
-
-    #[cfg(feature = "tcp")]
-    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
-        let mut config = self.config.tcp.to_tcp();
-        config.port = PortChoice::Range(self.port_range());
-        vec![Arc::new(te_transport_tcp::TcpTransport::new(config))]
-    }
-
-    #[cfg(not(feature = "tcp"))]
-    fn tcp(&self) -> Vec<Arc<dyn Transport>> {
-        Vec::new()
+    fn client(&self) -> PeerClient {
+        let family = if self.config.peer.ipv6 { AddressFamily::V6 } else { AddressFamily::Any };
+        PeerClient::new(self.limits(), family)
     }
 
     fn directory(&self, store: Option<Arc<dyn MetadataStore>>) -> Directory {
-        let family = if self.config.peer.ipv6 { AddressFamily::V6 } else { AddressFamily::Any };
-        let client = PeerClient::new(self.limits(), family);
+        let client = self.client();
         let cluster = Some(self.config.metadata.cluster_id.as_str()).filter(|id| !id.is_empty());
         match store {
             Some(store) => Directory::store(store, KeySpace::new(cluster), client),
@@ -349,12 +334,23 @@ impl EngineBuilder {
         self,
         bound: Option<BoundPeerServer>,
         (name, rpc): (SegmentName, HostPort),
-        transports: Vec<Arc<dyn Transport>>,
+        mut equipment: Equipment,
         store: Option<Arc<dyn MetadataStore>>,
     ) -> Result<TransferEngine, BuildError> {
         let segment = Arc::new(LocalSegment::new());
-        let publisher =
-            Arc::new(Publisher::new(name, rpc, Arc::clone(&segment), transports.clone()));
+        let sink = Arc::new(Sink::default());
+        let context = TransportContext {
+            name: name.clone(),
+            segment: Arc::clone(&segment),
+            sink: Arc::clone(&sink) as _,
+            incarnation: Incarnation::random(),
+            clock: Arc::clone(&self.clock),
+        };
+        equipment.start(&self.plan(), &context)?;
+        let Equipment { transports, topology, absence } = equipment;
+        let (incarnation, ours) = (context.incarnation, Arc::clone(&segment));
+        let publisher = Publisher::new(name, rpc, incarnation, ours, transports.clone());
+        let publisher = Arc::new(publisher);
         let counters = Arc::new(Counters::default());
         let capacity = self.config.engine.notify_queue as usize;
         let inbox = Arc::new(Inbox::new(capacity, Arc::clone(&counters)));
@@ -367,15 +363,11 @@ impl EngineBuilder {
             quarantine_after: self.config.engine.quarantine_after,
         };
         let path = Classic::new(shared.clone(), transports.clone(), policy);
-        let registry = Registry::new(
-            Arc::clone(&segment),
-            transports.clone(),
-            self.config.engine.unregister_timeout,
-        );
+        sink.report_to(&path);
+        let registry = Registry::new(segment, transports, self.config.engine.unregister_timeout);
         let directory = shared.peers.directory().clone();
         let is_published = self.is_published;
         let registrar = Registrar::new(directory, Arc::clone(&publisher), &self.config.metadata);
-        let topology = Topology::new(&self.config.topology);
         // From here on dropping `engine` closes whatever was started.
         let mut engine = TransferEngine {
             config: self.config,
@@ -388,17 +380,11 @@ impl EngineBuilder {
             ticker: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Arc::new(Owner::present()),
-            registrar,
+            registrar: Arc::new(registrar),
             topology,
+            absence,
             watching: Watching::default(),
         };
-        for transport in &transports {
-            let sink: Arc<dyn CompletionSink> = Arc::new(Sink(Arc::downgrade(&path)));
-            let (segment, clock) = (Arc::clone(&segment), Arc::clone(&self.clock));
-            let incarnation = engine.publisher.incarnation();
-            let name = engine.publisher.name().clone();
-            transport.start(TransportContext { name, segment, sink, clock, incarnation })?;
-        }
         engine.serve(bound)?;
         let threads = engine.server.is_some();
         if is_published {
@@ -420,7 +406,8 @@ impl TransferEngine {
             .map_err(|cause| BuildError::Listen { cause: Box::new(cause) })?;
         self.server = Some(server);
         let (shared, path) = (self.shared.clone(), Arc::clone(&self.path));
-        let duties = Housekeeping::new(&self.config);
+        let news = self.news();
+        let duties = Housekeeping::new(&self.config, news);
         let ticker = std::thread::Builder::new()
             .name("te-timer".into())
             .spawn(move || run_ticker(&shared, &*path, duties))

@@ -311,10 +311,16 @@ impl Classic {
 
 impl DataPath for Classic {
     fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
-        match self.known_queue(peer.id()) {
-            Some(queue) => queue.ways.reaches(peer, now),
-            None => self.transports.iter().any(|transport| transport.reaches(peer)),
+        let Some(queue) = self.known_queue(peer.id()) else {
+            return self.transports.iter().any(|transport| transport.reaches(peer));
+        };
+        let reaches = queue.ways.reaches(peer, now);
+        if queue.ways.wants_news(now) {
+            let (peers, id) = (Arc::clone(&self.shared.peers), peer.id());
+            // Where too much waits already, it is asked at a later request.
+            drop(self.shared.workers.run(Box::new(move || drop(peers.fetch_now(id)))));
         }
+        reaches
     }
 
     fn dispatch(&self, batch: &Arc<Batch>, tasks: Range<usize>) {

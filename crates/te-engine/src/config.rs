@@ -28,6 +28,8 @@ mod settings;
 #[cfg(feature = "tcp")]
 mod tcp;
 mod variables;
+#[cfg(feature = "rdma")]
+mod verbs;
 
 #[cfg(test)]
 mod tests;

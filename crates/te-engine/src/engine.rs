@@ -23,11 +23,12 @@ use crate::classic::Shared;
 use crate::config::{ConfigWarning, EngineConfig};
 use crate::data_path::{Closing, DataPath};
 use crate::error::{BatchError, EngineError, FORKED, OpenError};
-use crate::housekeeping::Housekeeping;
+use crate::housekeeping::{Housekeeping, News};
 use crate::id::BatchId;
 use crate::inbox::Inbox;
 use crate::process::Owner;
 use crate::publish::Publisher;
+use crate::rdma::RdmaAbsence;
 use crate::registrar::Registrar;
 use crate::registry::Registry;
 use crate::stats::EngineStats;
@@ -47,8 +48,9 @@ pub struct TransferEngine {
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: AtomicBool,
     pub(crate) owner: Arc<Owner>,
-    pub(crate) registrar: Registrar,
+    pub(crate) registrar: Arc<Registrar>,
     pub(crate) topology: Topology,
+    pub(crate) absence: Option<RdmaAbsence>,
     pub(crate) watching: Watching,
 }
 
@@ -131,7 +133,7 @@ impl TransferEngine {
             return self.topology.matrix().clone();
         }
         // A thread of the parent may hold the one that was forked.
-        Topology::new(&self.config.topology).matrix().clone()
+        Topology::new(&self.config.topology, &[]).matrix().clone()
     }
 
     /// Why the custom topology is not used. Where there is such a file and it is wrong or names NICs
@@ -139,6 +141,11 @@ impl TransferEngine {
     /// works on.
     pub fn topology_fault(&self) -> Option<&CustomTopologyError> {
         self.topology.fault()
+    }
+
+    /// Why RDMA is not among the [`Self::transports`]; `None` where it is. What needs no NIC works.
+    pub fn rdma_absence(&self) -> Option<&RdmaAbsence> {
+        self.absence.as_ref()
     }
 
     /// Counters since the engine was built.
@@ -435,6 +442,13 @@ impl TransferEngine {
         }
     }
 
+    /// What a metadata service is to be told, where one is used and a transport may say something new.
+    pub(crate) fn news(&self) -> Option<News> {
+        let has_rdma = self.path.names().contains(&"rdma");
+        let is_published = self.shared.peers.directory().metadata_store().is_some();
+        (has_rdma && is_published).then(|| News::new(&self.publisher, &self.registrar))
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -451,7 +465,7 @@ impl TransferEngine {
         std::mem::forget(Arc::clone(&self.path));
         std::mem::forget(Arc::clone(&self.shared.workers));
         self.registry.abandon();
-        self.registrar.abandon();
+        std::mem::forget(Arc::clone(&self.registrar));
     }
 
     /// Does what is due now; only for engines without threads of their own.

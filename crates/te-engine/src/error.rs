@@ -7,6 +7,7 @@ use te_segment::{RangeError, RegionError, RegisterError, SegmentId, UnregisterEr
 use te_transport::StartError;
 
 use crate::id::BatchId;
+use crate::rdma::RdmaAbsence;
 use crate::status::TaskFault;
 
 /// Why an engine could not be built. Nothing of it runs.
@@ -67,9 +68,29 @@ pub enum BuildError {
         /// The limit.
         max: usize,
     },
-    /// RDMA was demanded, and this build has none.
-    #[error("RDMA is demanded (engine.force_hca, MC_FORCE_HCA), and this build has no RDMA")]
-    NoRdma,
+    /// RDMA was demanded, and there is none here.
+    #[error("RDMA is demanded by {by}, and there is none")]
+    NoRdma {
+        /// What demands it.
+        by: &'static str,
+        /// Why there is none.
+        #[source]
+        cause: RdmaAbsence,
+    },
+    /// The setting `topology.filters` names NICs that this host does not have. TCP instead of them
+    /// would be a surprise: correct the names, or switch RDMA off.
+    #[error(
+        "topology.filters (MC_TE_FILTERS) names {nics}, which this host does not have; it has {here}"
+    )]
+    NoSuchNic {
+        /// The names, with commas between.
+        nics: String,
+        /// The NICs that there are, likewise.
+        here: String,
+        /// Why there is none at all.
+        #[source]
+        cause: Option<RdmaAbsence>,
+    },
     /// The engine's record could not be published.
     #[error("cannot publish the engine's record")]
     Publish(#[source] Box<dyn std::error::Error + Send + Sync>),

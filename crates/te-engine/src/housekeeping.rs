@@ -1,12 +1,15 @@
-//! What happens at a period: descriptors are asked for again, counters are logged.
+//! What happens at a period: descriptors are asked for again, counters are logged, what transports
+//! say anew is published.
 //!
 //! I1  A period that was missed is not made up for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::classic::Shared;
 use crate::config::EngineConfig;
+use crate::publish::Publisher;
+use crate::registrar::Registrar;
 use crate::stats::EngineStats;
 
 /// The periodic duties of an engine.
@@ -15,6 +18,49 @@ pub(crate) struct Housekeeping {
     refresh: Option<Period>,
     report: Option<Period>,
     reported: EngineStats,
+    news: Option<News>,
+}
+
+/// What transports say of our NICs, where it stands in a metadata service. Peers that ask us need
+/// none of this.
+#[derive(Debug)]
+pub(crate) struct News {
+    publisher: Arc<Publisher>,
+    registrar: Weak<Registrar>,
+    /// Of what was handed to the registrar last.
+    version: u64,
+    period: Period,
+}
+
+/// How often it is looked whether a NIC came or went.
+const NEWS_EVERY: Duration = Duration::from_millis(250);
+
+impl News {
+    pub(crate) fn new(publisher: &Arc<Publisher>, registrar: &Arc<Registrar>) -> Self {
+        Self {
+            publisher: Arc::clone(publisher),
+            registrar: Arc::downgrade(registrar),
+            version: publisher.ways_version(),
+            period: Period::new(NEWS_EVERY),
+        }
+    }
+
+    fn look(&mut self, now: Instant, shared: &Shared) {
+        let version = self.publisher.ways_version();
+        if !self.period.is_due(now) || version == self.version {
+            return;
+        }
+        let registrar = Weak::clone(&self.registrar);
+        // It waits for the service, and this thread keeps deadlines.
+        let publish = move || {
+            if let Some(registrar) = registrar.upgrade() {
+                registrar.publish();
+            }
+        };
+        if shared.workers.run(Box::new(publish)).is_ok() {
+            self.version = version;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -39,16 +85,19 @@ impl Period {
 }
 
 impl Housekeeping {
-    pub(crate) fn new(config: &EngineConfig) -> Self {
+    pub(crate) fn new(config: &EngineConfig, news: Option<News>) -> Self {
         let report = config.log.metrics.then(|| Period::new(config.log.metrics_interval));
         let refresh = config.metadata.refresh_interval.map(Period::new);
-        Self { refresh, report, reported: EngineStats::default() }
+        Self { refresh, report, reported: EngineStats::default(), news }
     }
 
     /// Does what is due, and says when to call again.
     pub(crate) fn tick(&mut self, now: Instant, shared: &Shared) -> Option<Instant> {
         if self.refresh.as_mut().is_some_and(|period| period.is_due(now)) {
             refresh_all(shared);
+        }
+        if let Some(news) = &mut self.news {
+            news.look(now, shared);
         }
         if let Some(period) = &mut self.report
             && period.is_due(now)
@@ -61,7 +110,8 @@ impl Housekeeping {
             let (count, first) = (line.count, line.first);
             tracing::warn!(target: "te_engine::requests", count, first, "requests failed");
         }
-        let nexts = [self.refresh.as_ref(), self.report.as_ref()];
+        let news = self.news.as_ref().map(|news| &news.period);
+        let nexts = [self.refresh.as_ref(), self.report.as_ref(), news];
         nexts.into_iter().flatten().filter_map(|period| period.next).min()
     }
 }

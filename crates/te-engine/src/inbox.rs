@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use te_metadata::{
-    ChunkDigest, EndpointMessage, EndpointQuestion, Notify, NotifyRefused, PeerService,
+    Asker, ChunkDigest, EndpointMessage, EndpointQuestion, Notify, NotifyRefused, PeerService,
 };
 use te_transport::Transport;
 
@@ -88,8 +88,8 @@ impl fmt::Debug for Title {
 }
 
 impl PeerService for Service {
-    fn descriptor(&self) -> Option<Vec<u8>> {
-        (!self.title.is_doubtful()).then(|| self.publisher.paged().main.clone())
+    fn descriptor(&self, asker: &Asker) -> Option<Vec<u8>> {
+        (!self.title.is_doubtful()).then(|| self.publisher.paged_for(asker).main.clone())
     }
 
     fn chunk(&self, digest: ChunkDigest) -> Option<Vec<u8>> {
@@ -130,18 +130,20 @@ mod tests {
         let name = te_metadata::SegmentName::parse("node-a").unwrap();
         let rpc = te_metadata::HostPort::parse("127.0.0.1:1").unwrap();
         let segment = Arc::new(te_segment::LocalSegment::new());
-        let publisher = Arc::new(Publisher::new(name, rpc, segment, Vec::new()));
+        let incarnation = te_metadata::Incarnation::random();
+        let publisher = Arc::new(Publisher::new(name, rpc, incarnation, segment, Vec::new()));
         let inbox = Arc::new(Inbox::new(2, Arc::default()));
         let title = Arc::new(Title::default());
         let service =
             Service { publisher, inbox, title: Arc::clone(&title), transports: Vec::new() };
-        assert!(service.descriptor().is_some(), "in P2P mode nobody doubts it");
+        let descriptor = || service.descriptor(&Asker::default());
+        assert!(descriptor().is_some(), "in P2P mode nobody doubts it");
         let was_paused = Arc::new(AtomicBool::new(true));
         let doubt = Arc::clone(&was_paused);
         title.ask(move || doubt.load(Ordering::Relaxed));
-        assert_eq!(service.descriptor(), None);
+        assert_eq!(descriptor(), None);
         was_paused.store(false, Ordering::Relaxed);
-        assert!(service.descriptor().is_some());
+        assert!(descriptor().is_some());
     }
 
     #[test]

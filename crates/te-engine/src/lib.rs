@@ -29,7 +29,7 @@
 //!
 //! # Features
 //!
-//! `tcp` (default) is the TCP transport; `async` adds futures; `testing` adds what the tests of
+//! `tcp`, `shm` and `rdma` (all default) are transports; `async` adds futures; `testing` adds what the tests of
 //! upper layers need, and is for no product.
 //!
 //! # Threads
@@ -53,6 +53,7 @@ mod classic;
 mod config;
 mod data_path;
 mod engine;
+mod equipment;
 mod error;
 mod fault_log;
 #[cfg(feature = "async")]
@@ -65,6 +66,7 @@ mod peers;
 mod process;
 mod publish;
 mod quarantine;
+mod rdma;
 mod registrar;
 mod registry;
 mod request;
@@ -99,6 +101,7 @@ pub use error::{
 #[cfg(feature = "async")]
 pub use future::{BatchFuture, TransferFuture};
 pub use id::BatchId;
+pub use rdma::RdmaAbsence;
 pub use request::TransferRequest;
 pub use scatter::{
     FragmentCallback, FragmentError, FragmentStatus, ScatterOperation, ScatterRange,

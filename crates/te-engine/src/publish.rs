@@ -2,6 +2,7 @@
 //!
 //! I1  Every reader gets a descriptor that was whole at one moment (FB28).
 //! I2  A buffer that peers may not use is not in it.
+//! I3  A Mooncake engine without NICs that asks gets what it can use: TCP, whatever else there is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use te_metadata::{
-    BufferDescriptor, BufferHandle, HostPort, Incarnation, PAGE_BYTES, PagedDescriptor,
+    Asker, BufferDescriptor, BufferHandle, HostPort, Incarnation, PAGE_BYTES, PagedDescriptor,
     SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
 };
 use te_segment::{LocalBuffer, LocalSegment, RemoteAccess, RemoteSegment, SegmentId};
@@ -18,10 +19,28 @@ use te_transport::Transport;
 
 /// One descriptor in the forms that were asked for. With many buffers each form takes much memory,
 /// so that none is made before.
+#[derive(Default)]
 struct Snapshot {
     version: u64,
     paged: Option<Arc<PagedDescriptor>>,
+    plain: Option<Arc<PagedDescriptor>>,
     remote: Option<Arc<RemoteSegment>>,
+}
+
+/// Who reads a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// Our own engines, and Mooncake's with NICs: all ways that there are.
+    Any,
+    /// A Mooncake engine without NICs, which can use no descriptor but one of TCP.
+    TcpOnly,
+}
+
+impl Reader {
+    /// What transports say of their ways to this one.
+    fn listens_to(self, transport: &dyn Transport) -> bool {
+        self == Self::Any || transport.capabilities().name != "rdma"
+    }
 }
 
 /// Makes the descriptor from the local segment and the transports.
@@ -40,11 +59,11 @@ impl Publisher {
     pub(crate) fn new(
         name: SegmentName,
         rpc: HostPort,
+        incarnation: Incarnation,
         segment: Arc<LocalSegment>,
         transports: Vec<Arc<dyn Transport>>,
     ) -> Self {
-        let incarnation = Incarnation::random();
-        let last = Mutex::new(Snapshot { version: 0, paged: None, remote: None });
+        let last = Mutex::default();
         let told = AtomicBool::new(false);
         Self { name, rpc, incarnation, segment, transports, last, told }
     }
@@ -69,7 +88,8 @@ impl Publisher {
     pub(crate) fn paged(&self) -> Arc<PagedDescriptor> {
         let mut last = self.last.lock();
         let made = self.describe(&mut last, |last| last.paged.is_some());
-        if let Some((_, descriptor)) = made {
+        if let Some((_, buffers)) = made {
+            let descriptor = self.describe_all(&buffers, Reader::Any);
             let paged = descriptor.paginate(PAGE_BYTES);
             self.tell_what_is_left_out(&descriptor, &paged);
             return Arc::clone(last.paged.insert(Arc::new(paged)));
@@ -77,11 +97,40 @@ impl Publisher {
         last.paged.clone().expect("nothing was made because it is there")
     }
 
+    /// The same for whoever asks.
+    pub(crate) fn paged_for(&self, asker: &Asker) -> Arc<PagedDescriptor> {
+        match self.reader(asker) {
+            Reader::Any => self.paged(),
+            Reader::TcpOnly => self.plain(),
+        }
+    }
+
+    /// Whether what transports say has changed shows in this number, which only rises.
+    pub(crate) fn ways_version(&self) -> u64 {
+        self.transports.iter().map(|transport| transport.description_version()).sum()
+    }
+
+    fn reader(&self, asker: &Asker) -> Reader {
+        let has = |name| self.transports.iter().any(|t| t.capabilities().name == name);
+        let is_plain = asker.protocol() == Some("tcp") && !asker.is_ours();
+        if is_plain && has("tcp") && has("rdma") { Reader::TcpOnly } else { Reader::Any }
+    }
+
+    /// The descriptor of a segment without NICs.
+    fn plain(&self) -> Arc<PagedDescriptor> {
+        let mut last = self.last.lock();
+        if let Some((_, buffers)) = self.describe(&mut last, |last| last.plain.is_some()) {
+            let descriptor = self.describe_all(&buffers, Reader::TcpOnly);
+            return Arc::clone(last.plain.insert(Arc::new(descriptor.paginate(PAGE_BYTES))));
+        }
+        last.plain.clone().expect("nothing was made because it is there")
+    }
+
     /// This engine as its own peer.
     pub(crate) fn as_remote(&self) -> Arc<RemoteSegment> {
         let mut last = self.last.lock();
-        if let Some((version, descriptor)) = self.describe(&mut last, |last| last.remote.is_some())
-        {
+        if let Some((version, buffers)) = self.describe(&mut last, |last| last.remote.is_some()) {
+            let descriptor = self.describe_all(&buffers, Reader::Any);
             let (name, rpc) = (self.name.clone(), self.rpc.clone());
             let remote = RemoteSegment::new(SegmentId::LOCAL, name, rpc, descriptor, version + 1);
             return Arc::clone(last.remote.insert(Arc::new(remote)));
@@ -91,30 +140,30 @@ impl Publisher {
 
     pub(crate) fn descriptor(&self) -> SegmentDescriptor {
         let (_, buffers) = self.segment.snapshot();
-        self.describe_all(&buffers)
+        self.describe_all(&buffers, Reader::Any)
     }
 
-    /// The descriptor as of now with its number, unless that is what `last` is of and the form that
-    /// is wanted is there. Forgets what is older.
+    /// The buffers as of now with the number of the whole, unless that is what `last` is of and the
+    /// form that is wanted is there. Forgets what is older.
     fn describe(
         &self,
         last: &mut Snapshot,
         is_there: impl Fn(&Snapshot) -> bool,
-    ) -> Option<(u64, SegmentDescriptor)> {
+    ) -> Option<(u64, Vec<Arc<LocalBuffer>>)> {
         // Both only rise, so their sum is a number of the whole.
-        let ways: u64 = self.transports.iter().map(|t| t.description_version()).sum();
+        let ways = self.ways_version();
         if last.version == self.segment.version() + ways && is_there(last) {
             return None;
         }
         let (version, buffers) = self.segment.snapshot();
         let version = version + ways;
         if last.version != version {
-            *last = Snapshot { version, paged: None, remote: None };
+            *last = Snapshot { version, ..Snapshot::default() };
         }
-        Some((version, self.describe_all(&buffers)))
+        Some((version, buffers))
     }
 
-    fn describe_all(&self, buffers: &[Arc<LocalBuffer>]) -> SegmentDescriptor {
+    fn describe_all(&self, buffers: &[Arc<LocalBuffer>], reader: Reader) -> SegmentDescriptor {
         let open = buffers.iter().filter(|b| b.options().remote != RemoteAccess::None);
         let listed = open.map(|buffer| self.describe_buffer(buffer)).collect();
         let mut descriptor = SegmentDescriptor::tcp(
@@ -124,7 +173,7 @@ impl Publisher {
         );
         descriptor.timestamp = te_metadata::format_timestamp(written_at());
         descriptor.te = Some(TeObject::new(self.incarnation));
-        for transport in &self.transports {
+        for transport in self.transports.iter().filter(|t| reader.listens_to(&***t)) {
             transport.describe(&mut descriptor);
         }
         descriptor

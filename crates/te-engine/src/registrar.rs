@@ -178,11 +178,6 @@ impl Registrar {
             _ => {}
         }
     }
-
-    /// Leaves everything as it is: the calling process has none of the threads.
-    pub(crate) fn abandon(&mut self) {
-        std::mem::forget(std::mem::replace(self.keeping.get_mut(), Keeping::Nothing));
-    }
 }
 
 impl Office {

@@ -182,11 +182,21 @@ impl TransferEngine {
         let unknown = SubmitError::UnknownSegment { index, target };
         let peer = self.shared.peers.current(target).ok_or(unknown)?;
         if !self.path.reaches(&peer, now) {
-            let (offers, ours) = (offers(&peer), self.path.names().join(", "));
+            let (offers, ours) = (offers(&peer), self.ours(&peer));
             let peer = peer.name().as_str().into();
             return Err(SubmitError::NoTransport { index, peer, offers, ours });
         }
         Ok(peer)
+    }
+
+    /// Our transports; and why RDMA is not among them, where the peer offers that.
+    fn ours(&self, peer: &RemoteSegment) -> String {
+        let names = self.path.names().join(", ");
+        let is_wanted = peer.descriptor().protocol_name() == "rdma";
+        match self.rdma_absence().filter(|_| is_wanted) {
+            Some(absence) => format!("{names} ({})", crate::peers::chain(absence)),
+            None => names,
+        }
     }
 
     fn check_one(

@@ -12,11 +12,11 @@
 
 use std::error::Error as _;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use te_topology::{
-    Affinity, CustomTopology, CustomTopologyError, Machine, NicFilter, PriorityMatrix, Reach,
-    read_sysfs,
+    Affinity, CustomTopology, CustomTopologyError, Machine, NicFilter, NicName, PriorityMatrix,
+    Reach, read_sysfs,
 };
 
 use crate::config::TopologySettings;
@@ -26,16 +26,17 @@ use crate::config::TopologySettings;
 pub(crate) struct Topology {
     matrix: OnceLock<PriorityMatrix>,
     filter: NicFilter,
-    fault: Option<CustomTopologyError>,
+    fault: Option<Arc<CustomTopologyError>>,
 }
 
 impl Topology {
-    /// Reads the custom file, if there is one. Without one nothing is looked at yet.
-    pub(crate) fn new(settings: &TopologySettings) -> Self {
+    /// Reads the custom file, if there is one. Without one nothing is looked at yet. `listed` are
+    /// NICs that a verbs library has, whether `/sys` shows them or not.
+    pub(crate) fn new(settings: &TopologySettings, listed: &[NicName]) -> Self {
         let filter = NicFilter::new(settings.filters.iter().map(String::as_str), []);
         let mut topology = Self { matrix: OnceLock::new(), filter, fault: None };
         if let Some(file) = &settings.custom_file {
-            topology.take(file, read_sysfs(Path::new("/")));
+            topology.take(file, read_sysfs(Path::new("/")), listed);
         }
         topology
     }
@@ -53,12 +54,26 @@ impl Topology {
 
     /// Why the custom file is not used.
     pub(crate) fn fault(&self) -> Option<&CustomTopologyError> {
-        self.fault.as_ref()
+        self.fault.as_deref()
     }
 
-    fn take(&mut self, file: &Path, machine: Machine) {
+    /// The same, for whoever keeps it.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn fault_shared(&self) -> Option<Arc<CustomTopologyError>> {
+        self.fault.clone()
+    }
+
+    fn take(&mut self, file: &Path, machine: Machine, listed: &[NicName]) {
         let custom = CustomTopology::read(file).and_then(|custom| {
-            custom.check(&machine, file)?;
+            match custom.check(&machine, file) {
+                Err(CustomTopologyError::AbsentNics { file, mut nics }) => {
+                    nics.retain(|nic| listed.iter().all(|name| name.as_str() != nic));
+                    if !nics.is_empty() {
+                        return Err(CustomTopologyError::AbsentNics { file, nics });
+                    }
+                }
+                checked => checked?,
+            }
             Ok(custom)
         });
         let matrix = custom.and_then(|custom| {
@@ -81,7 +96,7 @@ impl Topology {
         };
         let cause = fault.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         tracing::warn!("{fault}{cause}; {instead}");
-        self.fault = Some(fault);
+        self.fault = Some(Arc::new(fault));
     }
 }
 

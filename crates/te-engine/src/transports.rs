@@ -10,40 +10,71 @@ use te_transport::Transport;
 use crate::config::EngineSettings;
 use crate::error::BuildError;
 
-/// Of what is `there`, in order of preference, what shall be used: `only` what the program names,
-/// else what the settings name, else what they force, else all.
-pub(crate) fn choose(
-    there: &[Arc<dyn Transport>],
-    only: &[String],
-    settings: &EngineSettings,
-) -> Result<Vec<Arc<dyn Transport>>, BuildError> {
-    let named = if only.is_empty() { &settings.transports } else { only };
-    let mut names: Vec<&str> = named.iter().map(String::as_str).collect();
-    if names.is_empty() && settings.force_tcp {
-        names.push("tcp");
-    }
-    if names.is_empty() && settings.force_hca {
-        names.push("rdma");
-        if of_name(there, "rdma").next().is_none() {
-            return Err(BuildError::NoRdma);
+/// The names that shall be used, in order of preference, and what says so.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    /// Empty where nothing was said: all that there are then.
+    names: Vec<&'a str>,
+    by: &'static str,
+}
+
+impl<'a> Wish<'a> {
+    /// `only` what the program names, else what the settings name, else what they force.
+    pub(crate) fn new(only: &'a [String], settings: &'a EngineSettings) -> Self {
+        let of = |names: &'a [String], by| {
+            let names = names.iter().map(String::as_str).collect();
+            Self { names, by }
+        };
+        if !only.is_empty() {
+            return of(only, "the program");
+        }
+        if !settings.transports.is_empty() {
+            return of(&settings.transports, "engine.transports");
+        }
+        match (settings.force_tcp, settings.force_hca) {
+            (true, _) => Self { names: vec!["tcp"], by: "engine.force_tcp (MC_FORCE_TCP)" },
+            (false, true) => Self { names: vec!["rdma"], by: "engine.force_hca (MC_FORCE_HCA)" },
+            (false, false) => Self { names: Vec::new(), by: "nobody" },
         }
     }
-    if names.is_empty() {
-        return Ok(there.to_vec());
+
+    /// What says so.
+    pub(crate) fn by(&self) -> &'static str {
+        self.by
     }
-    let mut chosen: Vec<Arc<dyn Transport>> = Vec::new();
-    for (place, name) in names.iter().enumerate() {
-        let mut found = of_name(there, name).peekable();
-        if found.peek().is_none() {
-            let available = there.iter().map(|transport| transport.capabilities().name);
-            let available = available.collect::<Vec<_>>().join(", ");
-            return Err(BuildError::NoSuchTransport { name: (*name).to_owned(), available });
-        }
-        if !names[..place].contains(name) {
-            chosen.extend(found.cloned());
-        }
+
+    /// Whether a transport shall be used if it is there.
+    pub(crate) fn allows(&self, name: &str) -> bool {
+        self.names.is_empty() || self.demands(name)
     }
-    Ok(chosen)
+
+    /// Whether a transport must be there.
+    pub(crate) fn demands(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
+    /// Of what is `there`, in order of preference, what shall be used.
+    pub(crate) fn choose(
+        &self,
+        there: &[Arc<dyn Transport>],
+    ) -> Result<Vec<Arc<dyn Transport>>, BuildError> {
+        if self.names.is_empty() {
+            return Ok(there.to_vec());
+        }
+        let mut chosen: Vec<Arc<dyn Transport>> = Vec::new();
+        for (place, name) in self.names.iter().enumerate() {
+            let mut found = of_name(there, name).peekable();
+            if found.peek().is_none() {
+                let available = there.iter().map(|transport| transport.capabilities().name);
+                let available = available.collect::<Vec<_>>().join(", ");
+                return Err(BuildError::NoSuchTransport { name: (*name).to_owned(), available });
+            }
+            if !self.names[..place].contains(name) {
+                chosen.extend(found.cloned());
+            }
+        }
+        Ok(chosen)
+    }
 }
 
 fn of_name<'a>(

@@ -71,11 +71,10 @@ fn next_run(batch: &Batch, tasks: Range<usize>) -> Option<Run> {
     let work = |task: usize| inner.tasks[task].open_work();
     let start = tasks.clone().find(|task| work(*task).is_some())?;
     let first = work(start)?;
-    let located = first.peer.locate(&first.remote).is_some();
+    let located = first.peer.covers(&first.remote);
     let is_same = |task: &usize| {
         work(*task).is_some_and(|work| {
-            Arc::ptr_eq(&work.peer, &first.peer)
-                && first.peer.locate(&work.remote).is_some() == located
+            Arc::ptr_eq(&work.peer, &first.peer) && first.peer.covers(&work.remote) == located
         })
     };
     let end = (start + 1..tasks.end).take_while(is_same).last().map_or(start, |task| task) + 1;

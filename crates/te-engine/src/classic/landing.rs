@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use te_segment::SegmentId;
 use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
@@ -216,19 +216,30 @@ impl Drop for Report {
 }
 
 /// What transports report to. They do not keep the engine alive, which owns them.
-#[derive(Debug)]
-pub(crate) struct Sink(pub(crate) Weak<Classic>);
+#[derive(Debug, Default)]
+pub(crate) struct Sink(OnceLock<Weak<Classic>>);
+
+impl Sink {
+    /// Names the one who is told. Transports start before, and have nothing to report by then.
+    pub(crate) fn report_to(&self, classic: &Arc<Classic>) {
+        drop(self.0.set(Arc::downgrade(classic)));
+    }
+
+    fn classic(&self) -> Option<Arc<Classic>> {
+        self.0.get()?.upgrade()
+    }
+}
 
 impl CompletionSink for Sink {
     fn complete(&self, completion: Completion) {
-        if let Some(classic) = self.0.upgrade() {
+        if let Some(classic) = self.classic() {
             let _report = Report::begin();
             classic.complete(completion);
         }
     }
 
     fn complete_all(&self, completions: &mut VecDeque<Completion>) {
-        match self.0.upgrade() {
+        match self.classic() {
             Some(classic) => {
                 let _report = Report::begin();
                 classic.complete_all(completions);
@@ -238,7 +249,7 @@ impl CompletionSink for Sink {
     }
 
     fn room(&self, peer: SegmentId) {
-        if let Some(classic) = self.0.upgrade() {
+        if let Some(classic) = self.classic() {
             let _report = Report::begin();
             classic.room(peer);
         }

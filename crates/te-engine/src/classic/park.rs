@@ -182,7 +182,7 @@ impl Classic {
         let located = {
             let inner = parked.batch.lock();
             let Some(work) = inner.tasks[parked.task].open_work() else { return };
-            fresh.locate(&work.remote).is_some()
+            fresh.covers(&work.remote)
         };
         let Parked { batch, task, target, failure, .. } = parked;
         let Some(failure) = failure else {

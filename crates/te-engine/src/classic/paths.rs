@@ -3,6 +3,8 @@
 //! I1  Of those that reach the peer, the best that does not rest is taken.
 //! I2  The last one that does not rest never does: there is always one to try.
 //! I3  A rest lasts [`FIRST_REST`], doubled with each failure in a row, at most [`LONGEST_REST`].
+//! I4  What reached the peer and does not any more, because a NIC of it went, is asked for again at
+//!     each request, at most every [`ASK_AGAIN`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +22,8 @@ pub(crate) const FIRST_REST: Duration = Duration::from_secs(1);
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(30);
 /// After this time it is asked again which transports reach a peer.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// The least time between two questions whether a transport reaches a peer again.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// One transport of the engine: its place in the order of preference, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +86,19 @@ pub(crate) struct Paths {
     of: Option<Arc<RemoteSegment>>,
     /// When it was taken.
     at: Option<Instant>,
+    /// What our own transports said of themselves then.
+    version: u64,
     reach: Vias,
+    /// All that ever reached this process.
+    ever: Vias,
+    asked: Option<Instant>,
     rests: Vec<Rest>,
 }
 
 impl Paths {
-    /// Whether it is known which transports reach this snapshot of the peer.
-    pub(crate) fn knows(&self, peer: &Arc<RemoteSegment>) -> bool {
-        self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, peer))
+    /// Whether it is known which transports, of this version, reach this snapshot of the peer.
+    pub(crate) fn knows(&self, peer: &Arc<RemoteSegment>, version: u64) -> bool {
+        self.version == version && self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, peer))
     }
 
     /// Whether it was learnt lately which transports reach the peer.
@@ -99,18 +108,37 @@ impl Paths {
 
     /// Which transports reach the peer, now. Another process gets a fresh start. Says whether that
     /// is another set than before.
-    pub(crate) fn learn(&mut self, peer: &Arc<RemoteSegment>, reach: Vias, now: Instant) -> bool {
+    pub(crate) fn learn(
+        &mut self,
+        (peer, version): (&Arc<RemoteSegment>, u64),
+        reach: Vias,
+        now: Instant,
+    ) -> bool {
         if self.of.as_ref().is_some_and(|of| is_other_process(of, peer)) {
             self.rests.clear();
+            self.ever = Vias::default();
         }
         self.of = Some(Arc::clone(peer));
         self.at = Some(now);
+        self.version = version;
+        self.ever = self.ever.iter().chain(reach.iter()).collect();
         std::mem::replace(&mut self.reach, reach) != reach
     }
 
     /// Whether any transport reaches the peer.
     pub(crate) fn reaches(&self) -> bool {
         self.reach.first().is_some()
+    }
+
+    /// Whether the peer is to be asked what it says now, because something that reached it does not:
+    /// its NICs come back without telling us.
+    pub(crate) fn wants_news(&mut self, now: Instant) -> bool {
+        let is_soon = |asked: Instant| now.saturating_duration_since(asked) < ASK_AGAIN;
+        if self.ever == self.reach || self.asked.is_some_and(is_soon) {
+            return false;
+        }
+        self.asked = Some(now);
+        true
     }
 
     /// The one to take now. Where all rest it is the one whose rest ends first.
@@ -182,7 +210,7 @@ mod tests {
 
     fn paths(reach: &[Via]) -> Paths {
         let mut paths = Paths::default();
-        paths.learn(&a_peer(1), reach.iter().copied().collect(), start());
+        paths.learn((&a_peer(1), 0), reach.iter().copied().collect(), start());
         paths
     }
 
@@ -224,11 +252,11 @@ mod tests {
         let mut paths = paths(&[a, b, c]);
         paths.fail(b, now);
         paths.fail(a, now + Duration::from_millis(1));
-        assert!(paths.learn(&a_peer(2), [a, b].into_iter().collect(), now));
-        assert!(!paths.learn(&a_peer(2), [a, b].into_iter().collect(), now));
+        assert!(paths.learn((&a_peer(2), 0), [a, b].into_iter().collect(), now));
+        assert!(!paths.learn((&a_peer(2), 0), [a, b].into_iter().collect(), now));
         assert!(paths.is_fresh(now) && !paths.is_fresh(now + LOOK_AGAIN));
         assert_eq!(paths.choose(now + Duration::from_millis(2)), Some(b));
-        paths.learn(&a_peer(3), Vias::default(), now);
+        paths.learn((&a_peer(3), 0), Vias::default(), now);
         assert_eq!(paths.choose(now), None);
     }
 
@@ -238,9 +266,24 @@ mod tests {
         let mut paths = paths(&[a, b]);
         paths.fail(a, now);
         let reborn = a_restarted_peer(2);
-        assert!(!paths.knows(&reborn));
-        paths.learn(&reborn, [a, b].into_iter().collect(), now);
-        assert!(paths.knows(&reborn));
+        assert!(!paths.knows(&reborn, 0));
+        paths.learn((&reborn, 0), [a, b].into_iter().collect(), now);
+        assert!(paths.knows(&reborn, 0) && !paths.knows(&reborn, 1), "a NIC of ours changed");
         assert_eq!(paths.choose(now), Some(a));
+    }
+
+    #[test]
+    fn a_peer_that_a_transport_no_longer_reaches_is_asked_now_and_then() {
+        let (now, [a, b, _]) = (start(), vias());
+        let mut paths = paths(&[a, b]);
+        assert!(!paths.wants_news(now));
+        paths.learn((&a_peer(2), 0), [b].into_iter().collect(), now);
+        assert!(paths.wants_news(now));
+        assert!(!paths.wants_news(now + ASK_AGAIN - Duration::from_nanos(1)));
+        assert!(paths.wants_news(now + ASK_AGAIN));
+        paths.learn((&a_peer(3), 0), [a, b].into_iter().collect(), now);
+        assert!(!paths.wants_news(now + 3 * ASK_AGAIN));
+        paths.learn((&a_restarted_peer(4), 0), [b].into_iter().collect(), now);
+        assert!(!paths.wants_news(now + 6 * ASK_AGAIN), "this process never had it");
     }
 }

@@ -49,26 +49,38 @@ impl Ways {
 
     /// The transport to take now, by what the peer publishes and how the last tries went.
     pub(crate) fn choose(&self, peer: &Arc<RemoteSegment>, now: Instant) -> Option<Via> {
+        let version = self.version();
         let mut paths = self.paths.lock();
-        if !paths.knows(peer) {
+        if !paths.knows(peer, version) {
             drop(paths);
-            self.look(peer, now);
+            self.look((peer, version), now);
             paths = self.paths.lock();
         }
         paths.choose(now)
     }
 
+    /// Changes when a NIC of ours comes or goes.
+    fn version(&self) -> u64 {
+        self.transports.iter().map(|transport| transport.description_version()).sum()
+    }
+
+    /// Whether the peer is to be asked what it says now; see [`Paths::wants_news`].
+    pub(crate) fn wants_news(&self, now: Instant) -> bool {
+        self.paths.lock().wants_news(now)
+    }
+
     /// Whether a transport reaches the peer. Asks them where that was not done lately, so it is for
     /// threads that may wait.
     pub(crate) fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
-        let is_fresh = |paths: &Paths| paths.knows(peer) && paths.is_fresh(now);
+        let version = self.version();
+        let is_fresh = |paths: &Paths| paths.knows(peer, version) && paths.is_fresh(now);
         let known = Some(self.paths.lock()).filter(|paths| is_fresh(paths)).map(|p| p.reaches());
-        known.unwrap_or_else(|| self.look(peer, now))
+        known.unwrap_or_else(|| self.look((peer, version), now))
     }
 
-    fn look(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
+    fn look(&self, (peer, version): (&Arc<RemoteSegment>, u64), now: Instant) -> bool {
         let reach = Vias::reaching(&self.transports, peer);
-        let has_changed = self.paths.lock().learn(peer, reach, now);
+        let has_changed = self.paths.lock().learn((peer, version), reach, now);
         self.looks.fetch_add(u32::from(has_changed), Ordering::AcqRel);
         reach.first().is_some()
     }

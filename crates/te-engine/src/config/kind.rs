@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use te_metadata::{MAX_NIC_ADDRESSES, NicAddress};
+use te_topology::NicName;
 use toml::Value;
 
 /// What a setting may be.
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     /// At most eight addresses of NICs, with their weights, separated by commas; one bad entry voids
     /// all.
     NicAddresses,
+    /// Numbers from 0 to 255 for NICs, as `mlx5_0=3`, separated by commas; one bad entry voids all.
+    NicIndices,
     /// Port numbers, separated by commas; one bad entry voids all.
     Ports,
 }
@@ -68,6 +71,9 @@ pub(crate) const MAX_TEXT_BYTES: usize = 4096;
 /// Most entries of a list.
 const MAX_ENTRIES: usize = 256;
 
+/// Most entries of a list of NICs.
+const MAX_NIC_INDICES: usize = 64;
+
 impl Kind {
     /// Reads the text of a variable.
     pub(crate) fn read(&self, text: &str) -> Reading {
@@ -95,6 +101,10 @@ impl Kind {
             }
             (Self::NicAddresses, Value::Array(entries)) => {
                 entries.len() <= MAX_NIC_ADDRESSES && entries.iter().all(is_nic_address)
+            }
+            (Self::NicIndices, Value::Array(entries)) => {
+                let is_one = |entry: &Value| entry.as_str().is_some_and(|e| nic_index(e).is_some());
+                entries.len() <= MAX_NIC_INDICES && entries.iter().all(is_one)
             }
             (Self::Ports, Value::Array(entries)) => {
                 entries.len() <= MAX_ENTRIES && entries.iter().all(is_port)
@@ -126,6 +136,7 @@ impl Kind {
             Self::Switch { .. } => "true or false".to_owned(),
             Self::Names => "a list of names".to_owned(),
             Self::NicAddresses => "a list of at most 8 IP addresses with weights".to_owned(),
+            Self::NicIndices => "a list of at most 64 numbers for NICs".to_owned(),
             Self::Ports => "a list of port numbers from 0 to 65535".to_owned(),
             Self::Word { words, .. } => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -155,6 +166,7 @@ impl Kind {
             }
             Self::Names => names(text),
             Self::NicAddresses => nic_addresses(text),
+            Self::NicIndices => nic_indices(text),
             Self::Ports => ports(text),
         }
     }
@@ -202,6 +214,9 @@ impl fmt::Display for Kind {
             Self::NicAddresses => f.write_str(
                 "at most 8 IP addresses separated by commas, as 10.1.0.7 or with a weight 10.1.0.7*25",
             ),
+            Self::NicIndices => f.write_str(
+                "numbers from 0 to 255 for at most 64 NICs separated by commas, as mlx5_0=3,mlx5_1=5",
+            ),
             Self::Ports => f.write_str("port numbers from 0 to 65535 separated by commas"),
         }
     }
@@ -245,6 +260,19 @@ fn nic_addresses(text: &str) -> Option<Value> {
     let entries = text.split(',').map(|one| Value::String(one.trim().to_owned())).collect();
     let value = Value::Array(entries);
     Kind::NicAddresses.accepts(&value).then_some(value)
+}
+
+fn nic_indices(text: &str) -> Option<Value> {
+    let entries = text.split(',').map(|one| Value::String(one.trim().to_owned())).collect();
+    let value = Value::Array(entries);
+    Kind::NicIndices.accepts(&value).then_some(value)
+}
+
+/// The NIC and the number of an entry such as `mlx5_0=3`.
+pub(super) fn nic_index(text: &str) -> Option<(NicName, u8)> {
+    let (name, number) = text.rsplit_once('=')?;
+    let number = digits(number.trim())?;
+    Some((NicName::parse(name.trim()).ok()?, u8::try_from(number).ok()?))
 }
 
 fn is_nic_address(value: &Value) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::form::{millis_or_off, seconds};
+use super::form::{millis, millis_or_off, seconds};
 
 /// Section `rdma`. Device limits lower a value for that device only, never here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub struct RdmaSettings {
     /// Index of the GID. None (default): chosen from the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid_index: Option<u32>,
+    /// The index of the GID of single NICs, as `mlx5_0=3`, at most 64; counts more than `gid_index`.
+    /// Empty (default): none.
+    pub gid_indices: Vec<String>,
     /// Index of the partition key. Default 0.
     pub pkey_index: u32,
     /// Entries per completion queue. Default 4096.
@@ -37,7 +40,7 @@ pub struct RdmaSettings {
     pub max_inline_bytes: u32,
     /// Upper bound of the path MTU. Default 4096.
     pub mtu_bytes: PathMtu,
-    /// Worker threads per NIC. Default 2.
+    /// Accepted for Mooncake's sake and without effect: each NIC has one worker.
     pub workers: u32,
     /// Bytes per slice. Default 64 KiB.
     pub slice_size_bytes: u64,
@@ -45,7 +48,8 @@ pub struct RdmaSettings {
     pub fragment_ratio: u64,
     /// Attempts with another GID. Default 2.
     pub auto_gid_max_retries: u32,
-    /// How long a rail rests after it failed. Default 30 s.
+    /// How long a rail rests after it failed; while no other is left it is tried all the same. Default
+    /// 30 s.
     #[serde(rename = "rail_pause_seconds", with = "seconds")]
     pub rail_pause: Duration,
     /// How long connecting to a peer that refused is not tried again. None (default): at once.
@@ -59,33 +63,68 @@ pub struct RdmaSettings {
     /// Service level. None (default): the NIC's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_level: Option<u32>,
-    /// Relaxed ordering on PCI: 0 never, 1 (default) where the NIC can, 2 required.
+    /// Relaxed ordering on PCI: 0 never, 1 (default) and 2 where the system's library can.
     pub relaxed_ordering: u32,
-    /// UDP source ports for the queue pairs; empty (default): the NIC's choice.
+    /// Accepted for Mooncake's sake and without effect: the NIC chooses the UDP source ports.
     pub udp_source_ports: Vec<u16>,
-    /// Spread queue pairs over the ports of a bonded NIC. Default off.
+    /// Accepted for Mooncake's sake and without effect: the NIC spreads queue pairs over bonded ports.
     pub lag_port_balance: bool,
     /// Longest memory region in bytes; longer memory is registered in pieces. Default 1 TiB.
     pub max_region_bytes: u64,
     /// Register with several NICs at once: -1 (default) where it pays, 0 never, 1 always.
     pub parallel_registration: ParallelRegistration,
-    /// Registrations that run at once; 0 (default): no limit.
+    /// Accepted for Mooncake's sake and without effect: one registration runs on each NIC.
     pub max_concurrent_registrations: u32,
-    /// Prefer the peer's NIC of the same name. Default off.
+    /// Prefer the peer's NIC of the same name. Default off. With `peer_affinity`, neither counts.
     pub destination_affinity: bool,
-    /// Use the rules of `nic_peer_affinity`. Default off.
+    /// Use the rules of `nic_peer_affinity`, for memory of accelerators. Default off.
     pub peer_affinity: bool,
-    /// Rules that pair our NICs with a peer's; empty (default): none.
+    /// Rules that pair our NICs with a peer's, `ours=theirs1,theirs2;…`; empty (default): none.
     pub nic_peer_affinity: String,
-    /// Log the chosen pair of NICs of every slice. Default off.
+    /// Accepted for Mooncake's sake and without effect: slices are not logged.
     pub log_slice_affinity: bool,
-    /// Keep count of slices per queue pair. Default off.
+    /// Accepted for Mooncake's sake and without effect: slices are counted always.
     pub track_posted_slices: bool,
-    /// Local address of connection requests. None (default): any.
+    /// Accepted for Mooncake's sake and without effect: NICs are named by the segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bind_address: Option<IpAddr>,
-    /// Which EFA NICs are used: all (default), or those local to the memory.
+    /// Accepted for Mooncake's sake and without effect: there is no EFA transport.
     pub efa_nic_selection: EfaNicSelection,
+    /// How often the NIC repeats what the peer does not acknowledge, 0 to 7. Default 7, which some
+    /// NICs take as endless; `progress_timeout` ends it then.
+    pub retries: u32,
+    /// The NIC waits for an acknowledgement 4.096 µs × 2 to this power, 1 to 31. Default 14 (67 ms).
+    pub ack_timeout: u32,
+    /// A request whose connection moves nothing for this long fails. Default 10 s.
+    #[serde(rename = "progress_timeout_ms", with = "millis")]
+    pub progress_timeout: Duration,
+    /// How long a broken connection may take to give back what was posted. Default 1 s.
+    #[serde(rename = "flush_timeout_ms", with = "millis")]
+    pub flush_timeout: Duration,
+    /// How long a peer of our kind may take to confirm that it has let go of requests. Default 2 s.
+    #[serde(rename = "fence_timeout_ms", with = "millis")]
+    pub fence_timeout: Duration,
+    /// How long a connection that a peer began may wait for its last message. Default 10 s.
+    #[serde(rename = "ready_ack_timeout_ms", with = "millis")]
+    pub ready_ack_timeout: Duration,
+    /// Connections that one peer may have begun and not completed. Default 64.
+    pub max_half_open: u32,
+    /// Tries to connect two NICs before the work that waits is given back. Default 4.
+    pub connect_attempts: u32,
+    /// The pause before the second try; each is twice as long as the one before. Default 20 ms.
+    #[serde(rename = "connect_backoff_ms", with = "millis")]
+    pub connect_backoff: Duration,
+    /// The longest such pause. Default 500 ms.
+    #[serde(rename = "connect_backoff_max_ms", with = "millis")]
+    pub connect_backoff_max: Duration,
+    /// From "port active" until the NIC is used again. Default 0.5 s.
+    #[serde(rename = "recover_after_ms", with = "millis")]
+    pub recover_after: Duration,
+    /// How long the worker of a NIC looks for what has ended before it sleeps, µs. Default 50. 0 uses
+    /// the least processor time.
+    pub spin_us: u32,
+    /// Slices that wait for the NICs, together. Default 4096; a longer batch waits, it does not fail.
+    pub max_queued: u32,
 }
 
 impl RdmaSettings {
@@ -102,6 +141,7 @@ impl Default for RdmaSettings {
             completion_channels: 1,
             port: 1,
             gid_index: None,
+            gid_indices: Vec::new(),
             pkey_index: 0,
             max_cqe: 4096,
             max_endpoints: 65_536,
@@ -132,6 +172,19 @@ impl Default for RdmaSettings {
             track_posted_slices: false,
             bind_address: None,
             efa_nic_selection: EfaNicSelection::All,
+            retries: 7,
+            ack_timeout: 14,
+            progress_timeout: Duration::from_secs(10),
+            flush_timeout: Duration::from_secs(1),
+            fence_timeout: Duration::from_secs(2),
+            ready_ack_timeout: Duration::from_secs(10),
+            max_half_open: 64,
+            connect_attempts: 4,
+            connect_backoff: Duration::from_millis(20),
+            connect_backoff_max: Duration::from_millis(500),
+            recover_after: Duration::from_millis(500),
+            spin_us: 50,
+            max_queued: 4096,
         }
     }
 }

@@ -17,7 +17,7 @@ fn is_good(row: &Variable, value: &str) -> bool {
         Kind::Choice { numbers, .. } => {
             (value == "0" && numbers.contains(&0)) || (value == "-1" && numbers.contains(&-1))
         }
-        Kind::Word { .. } | Kind::Address | Kind::NicAddresses => false,
+        Kind::Word { .. } | Kind::Address | Kind::NicAddresses | Kind::NicIndices => false,
         Kind::Text | Kind::Secret | Kind::Path => true,
         Kind::Names => value != " ",
         Kind::Ports => value == "0" || value == "1 ",

@@ -1,8 +1,8 @@
 //! Rows of the section `rdma`.
 
 use super::{
-    Alias, BYTES, Kind, MILLIS, NUMBER, SECONDS, Variable, integer, integer_or_zero, presence,
-    switch,
+    Alias, BYTES, DAY_MILLIS, Kind, MICROS, MILLIS, NUMBER, SECONDS, Variable, integer,
+    integer_or_zero, presence, switch,
 };
 
 pub(super) const ROWS: &[Variable] = &[
@@ -19,6 +19,11 @@ pub(super) const ROWS: &[Variable] = &[
         .mooncake("MC_GID_INDEX")
         .also(&[Alias::Foreign("NCCL_IB_GID_INDEX")])
         .unset("chosen from the table"),
+    Variable::new(
+        "rdma.gid_indices",
+        Kind::NicIndices,
+        "index of the GID of single NICs; counts more than gid_index",
+    ),
     Variable::new("rdma.pkey_index", integer(0, 65535, NUMBER), "index of the partition key")
         .mooncake("MC_PKEY_INDEX"),
     Variable::new("rdma.max_cqe", integer(1, 65535, NUMBER), "entries per completion queue")
@@ -47,7 +52,7 @@ pub(super) const ROWS: &[Variable] = &[
         "upper bound of the path MTU",
     )
     .mooncake("MC_MTU"),
-    Variable::new("rdma.workers", integer(1, 8, NUMBER), "worker threads per NIC")
+    Variable::new("rdma.workers", integer(1, 8, NUMBER), "without effect: each NIC has one worker")
         .mooncake("MC_WORKERS_PER_CTX"),
     Variable::new("rdma.slice_size_bytes", integer(1, 1 << 31, BYTES), "bytes per slice")
         .mooncake("MC_SLICE_SIZE"),
@@ -62,7 +67,7 @@ pub(super) const ROWS: &[Variable] = &[
     Variable::new(
         "rdma.rail_pause_seconds",
         integer(1, 3599, SECONDS),
-        "how long a rail rests after it failed",
+        "how long a rail rests after it failed; the last one left is tried all the same",
     )
     .mooncake("MC_RDMA_RAIL_PAUSE_SECONDS"),
     Variable::new(
@@ -86,15 +91,19 @@ pub(super) const ROWS: &[Variable] = &[
     Variable::new(
         "rdma.relaxed_ordering",
         integer(0, 2, NUMBER),
-        "relaxed ordering on PCI: 0 never, 1 where the NIC can, 2 required",
+        "relaxed ordering on PCI: 0 never, 1 and 2 where the system's library can",
     )
     .mooncake("MC_IB_PCI_RELAXED_ORDERING"),
-    Variable::new("rdma.udp_source_ports", Kind::Ports, "UDP source ports for the queue pairs")
-        .mooncake("MC_MLX5_QP_UDP_SPORTS"),
+    Variable::new(
+        "rdma.udp_source_ports",
+        Kind::Ports,
+        "without effect: the NIC chooses UDP source ports",
+    )
+    .mooncake("MC_MLX5_QP_UDP_SPORTS"),
     Variable::new(
         "rdma.lag_port_balance",
         switch(),
-        "spread queue pairs over the ports of a bonded NIC",
+        "without effect: the NIC spreads queue pairs over bonded ports",
     )
     .mooncake("MC_MLX5_QP_LAG_PORT_BALANCE"),
     Variable::new(
@@ -112,30 +121,111 @@ pub(super) const ROWS: &[Variable] = &[
     Variable::new(
         "rdma.max_concurrent_registrations",
         integer_or_zero(0, u32::MAX as i64, NUMBER, "no limit"),
-        "registrations that run at once",
+        "without effect: one registration runs on each NIC",
     )
     .mooncake("MC_MAX_CONCURRENT_REG_MR"),
     Variable::new(
         "rdma.destination_affinity",
         presence(true),
-        "prefer the peer's NIC of the same name",
+        "prefer the peer's NIC of the same name; with peer_affinity neither counts",
     )
     .mooncake("MC_ENABLE_DEST_DEVICE_AFFINITY"),
-    Variable::new("rdma.peer_affinity", switch(), "use the rules of `nic_peer_affinity`")
-        .mooncake("MC_ENABLE_HCA_PEER_AFFINITY"),
-    Variable::new("rdma.nic_peer_affinity", Kind::Text, "rules that pair our NICs with a peer's")
-        .mooncake("MC_NIC_PEER_AFFINITY"),
-    Variable::new("rdma.log_slice_affinity", switch(), "log the NICs chosen for every slice")
+    Variable::new(
+        "rdma.peer_affinity",
+        switch(),
+        "use the rules of `nic_peer_affinity`, for memory of accelerators",
+    )
+    .mooncake("MC_ENABLE_HCA_PEER_AFFINITY"),
+    Variable::new(
+        "rdma.nic_peer_affinity",
+        Kind::Text,
+        "rules that pair our NICs with a peer's: ours=theirs1,theirs2;…",
+    )
+    .mooncake("MC_NIC_PEER_AFFINITY"),
+    Variable::new("rdma.log_slice_affinity", switch(), "without effect: slices are not logged")
         .mooncake("MC_LOG_RDMA_SLICE_AFFINITY"),
-    Variable::new("rdma.track_posted_slices", switch(), "keep count of slices per queue pair")
-        .mooncake("MC_TRACK_RDMA_POSTED_SLICES"),
-    Variable::new("rdma.bind_address", Kind::Address, "local address of connection requests")
-        .mooncake("MC_RDMA_BIND_ADDRESS")
-        .unset("any"),
+    Variable::new(
+        "rdma.track_posted_slices",
+        switch(),
+        "without effect: slices are always counted",
+    )
+    .mooncake("MC_TRACK_RDMA_POSTED_SLICES"),
+    Variable::new(
+        "rdma.bind_address",
+        Kind::Address,
+        "without effect: NICs are named by the segment",
+    )
+    .mooncake("MC_RDMA_BIND_ADDRESS")
+    .unset("any"),
     Variable::new(
         "rdma.efa_nic_selection",
         Kind::Word { words: &["all", "local"], any_case: true },
-        "which EFA NICs are used",
+        "without effect: there is no EFA transport",
     )
     .mooncake("MC_EFA_NIC_SELECTION"),
+    Variable::new(
+        "rdma.retries",
+        integer(0, 7, NUMBER),
+        "how often the NIC repeats what is not acknowledged; some take 7 as endless",
+    ),
+    Variable::new(
+        "rdma.ack_timeout",
+        integer(1, 31, NUMBER),
+        "the NIC waits for an acknowledgement 4.096 µs × 2 to this power",
+    ),
+    Variable::new(
+        "rdma.progress_timeout_ms",
+        integer(10, DAY_MILLIS, MILLIS),
+        "a request whose connection moves nothing for this long fails",
+    ),
+    Variable::new(
+        "rdma.flush_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "how long a broken connection may take to give back what was posted",
+    ),
+    Variable::new(
+        "rdma.fence_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "how long a peer may take to confirm that it has let go of requests",
+    ),
+    Variable::new(
+        "rdma.ready_ack_timeout_ms",
+        integer(1, DAY_MILLIS, MILLIS),
+        "how long a connection that a peer began may wait for its last message",
+    ),
+    Variable::new(
+        "rdma.max_half_open",
+        integer(1, 65536, NUMBER),
+        "connections that one peer may have begun and not completed",
+    ),
+    Variable::new(
+        "rdma.connect_attempts",
+        integer(1, 100, NUMBER),
+        "tries to connect two NICs before the work that waits is given back",
+    ),
+    Variable::new(
+        "rdma.connect_backoff_ms",
+        integer(1, 60_000, MILLIS),
+        "pause before the second try; each is twice as long as the one before",
+    ),
+    Variable::new(
+        "rdma.connect_backoff_max_ms",
+        integer(1, 60_000, MILLIS),
+        "the longest pause between two tries",
+    ),
+    Variable::new(
+        "rdma.recover_after_ms",
+        integer(1, 600_000, MILLIS),
+        "from \"port active\" until the NIC is used again",
+    ),
+    Variable::new(
+        "rdma.spin_us",
+        integer(0, 1_000_000, MICROS),
+        "how long the worker of a NIC looks for ends before it sleeps; 0 spares the processor",
+    ),
+    Variable::new(
+        "rdma.max_queued",
+        integer(1, 1 << 20, NUMBER),
+        "slices that wait for the NICs, together; more wait with their batch",
+    ),
 ];

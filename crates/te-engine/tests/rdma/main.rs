@@ -1,0 +1,7 @@
+//! Whole engines over a fake RDMA fabric, with real peer servers on loopback.
+
+mod absence;
+mod descriptor;
+mod faults;
+mod happy;
+mod harness;
