@@ -130,7 +130,11 @@ fn shim(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<Option<(
     let library = workspace.output("retry.so")?;
     let mut gcc = Command::new("gcc");
     gcc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library);
-    gcc.arg(workspace.path("crates/te-suites/shim/retry.c")).args(["-libverbs", "-ldl"]);
+    gcc.arg(workspace.path("crates/te-suites/shim/retry.c")).args([
+        "-Wl,--no-as-needed",
+        "-libverbs",
+        "-ldl",
+    ]);
     let ended = run::quietly(gcc, journal, Duration::from_secs(120))?;
     ensure!(
         ended.is_good(),

@@ -1,6 +1,6 @@
 /* Loaded before a program that asks its NICs for 7 retries, which soft-RoCE takes as endless: it gets 6.
  *
- *   gcc -shared -fPIC -o retry.so retry.c -libverbs -ldl
+ *   gcc -shared -fPIC -o retry.so retry.c -Wl,--no-as-needed -libverbs -ldl
  *
  * Linked with the library that it stands in front of, because the program may load that one for itself
  * alone. */

@@ -107,9 +107,9 @@ fn forget_closed_connections() {
 }
 
 #[test]
-fn j95_we_reach_a_peer_that_was_restarted_at_its_port() {
-    // J95, issue 7: the peer comes back under its name with other queue pairs, keys and addresses.
-    let test = "wheel::faults::j95_we_reach_a_peer_that_was_restarted_at_its_port";
+fn fault13_j95_we_reach_a_peer_that_was_restarted_at_its_port() {
+    // J95, peer fault 13: the peer comes back under its name with other queue pairs, keys and addresses.
+    let test = "wheel::faults::fault13_j95_we_reach_a_peer_that_was_restarted_at_its_port";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
     forget_closed_connections();
@@ -145,9 +145,9 @@ fn write_to_our_successor(pair: Pair, verbs: &Watched) -> (Pair, i64) {
 }
 
 #[test]
-fn j95_a_peer_whose_nics_give_up_reaches_us_after_our_restart() {
-    // J95, issue 7: with 6 retries; our port is free at once.
-    let test = "wheel::faults::j95_a_peer_whose_nics_give_up_reaches_us_after_our_restart";
+fn fault13_j95_a_peer_whose_nics_give_up_reaches_us_after_our_restart() {
+    // J95, peer fault 13: with 6 retries; our port is free at once.
+    let test = "wheel::faults::fault13_j95_a_peer_whose_nics_give_up_reaches_us_after_our_restart";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
     let mut pair = Pair::with(&verbs, 1, &need!(test, yielding("rxe2")));
@@ -164,7 +164,7 @@ fn a_peer_whose_nics_never_give_up_does_not_reach_us_after_our_restart() {
     let test = "wheel::faults::a_peer_whose_nics_never_give_up_does_not_reach_us_after_our_restart";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
-    let spec = WheelSpec::new("rxe2", SIZE).env("MC_TRANSFER_TIMEOUT", "5");
+    let spec = WheelSpec::new("rxe2", SIZE).env("MC_TRANSFER_TIMEOUT", "10");
     let mut pair = Pair::with(&verbs, 1, &spec);
     pair.moves(Caller::TheWheel, Direction::Write, FEW, 1);
     let (mut pair, rc) = write_to_our_successor(pair, &verbs);
