@@ -109,7 +109,11 @@ pub(crate) fn pump(
         (came, more) = (if first_in { came + bytes } else { bytes }, full);
         left = left.saturating_sub(sent.unwrap_or(0) + bytes);
         if left == 0 {
-            return Stopped::TurnOver;
+            // Whoever waits for an answer to what just came shall not wait for the turns of others.
+            if bytes > 0 {
+                send_once(machine, socket.as_fd(), ready, now);
+            }
+            return if machine.is_over() { Stopped::Over } else { Stopped::TurnOver };
         }
     }
 }
