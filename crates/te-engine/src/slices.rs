@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use te_segment::{RemoteSegment, SliceToken};
 
 use crate::batch::Batch;
@@ -105,9 +105,12 @@ pub(crate) struct SliceTable {
     slots: Mutex<Slots>,
 }
 
-impl SliceTable {
-    pub(crate) fn insert(&self, flight: Flight) -> SliceToken {
-        let mut table = self.slots.lock();
+/// The table, held for several slices in a row. Who has a batch locked too locked that first.
+pub(crate) struct OpenTable<'a>(MutexGuard<'a, Slots>);
+
+impl OpenTable<'_> {
+    pub(crate) fn insert(&mut self, flight: Flight) -> SliceToken {
+        let table = &mut *self.0;
         if table.first_free == NONE {
             table.grow();
         }
@@ -122,8 +125,8 @@ impl SliceTable {
     }
 
     /// Takes a slice out; `None` for a token that is not in flight.
-    pub(crate) fn take(&self, token: SliceToken) -> Option<Flight> {
-        let mut table = self.slots.lock();
+    pub(crate) fn take(&mut self, token: SliceToken) -> Option<Flight> {
+        let table = &mut *self.0;
         let first_free = table.first_free;
         let slot = table.slot(token.slot())?;
         if slot.generation != token.generation()
@@ -136,6 +139,12 @@ impl SliceTable {
         table.first_free = token.slot();
         table.on_way[flight.via().place()] -= 1;
         Some(flight)
+    }
+}
+
+impl SliceTable {
+    pub(crate) fn open(&self) -> OpenTable<'_> {
+        OpenTable(self.slots.lock())
     }
 
     /// Tokens in flight that belong to a batch and pass the filter on their task's index.
@@ -246,12 +255,12 @@ mod tests {
     #[test]
     fn a_table_that_grows_gives_every_slot_once() {
         let table = SliceTable::default();
-        let tokens: Vec<_> = (0..3 * CHUNK).map(|_| table.insert(flight())).collect();
+        let tokens: Vec<_> = (0..3 * CHUNK).map(|_| table.open().insert(flight())).collect();
         let slots: std::collections::BTreeSet<_> = tokens.iter().map(|t| t.slot()).collect();
         assert_eq!((slots.len(), table.len()), (tokens.len(), tokens.len()));
-        assert!(tokens.iter().all(|token| table.take(*token).is_some()));
-        assert!(tokens.iter().all(|token| table.take(*token).is_none()));
-        let again = table.insert(flight()).slot() as usize;
+        assert!(tokens.iter().all(|token| table.open().take(*token).is_some()));
+        assert!(tokens.iter().all(|token| table.open().take(*token).is_none()));
+        let again = table.open().insert(flight()).slot() as usize;
         assert!(again < 3 * CHUNK, "free slots come first");
     }
 
@@ -259,13 +268,13 @@ mod tests {
     fn a_token_is_taken_once_and_a_recycled_slot_refuses_the_old_one() {
         // style trap 3: a completion for a recycled slot must not be believed.
         let table = SliceTable::default();
-        let first = table.insert(flight());
-        assert!(table.take(first).is_some());
-        assert!(table.take(first).is_none());
-        let second = table.insert(flight());
+        let first = table.open().insert(flight());
+        assert!(table.open().take(first).is_some());
+        assert!(table.open().take(first).is_none());
+        let second = table.open().insert(flight());
         assert_eq!(first.slot(), second.slot());
-        assert!(table.take(first).is_none());
-        assert!(table.take(second).is_some());
+        assert!(table.open().take(first).is_none());
+        assert!(table.open().take(second).is_some());
         assert_eq!(table.len(), 0);
     }
 
@@ -280,14 +289,14 @@ mod tests {
         let held = ward.admit(Work::new(&read, &peer, remote, None, None));
         let table = SliceTable::default();
         let back = flight();
-        let (of_back, token) = (Arc::downgrade(&back.batch), table.insert(back));
+        let (of_back, token) = (Arc::downgrade(&back.batch), table.open().insert(back));
         let lost = flight();
         let of_lost = Arc::downgrade(&lost.batch);
         let batch = Arc::clone(&lost.batch);
-        table.insert(lost);
+        table.open().insert(lost);
         table.hold(&batch, 0, &held);
         drop((batch, held, read, region));
-        drop(table.take(token));
+        drop(table.open().take(token));
         assert_eq!(table.bytes(), 1);
         drop(table);
         assert!(of_back.upgrade().is_none(), "what came back is free");

@@ -16,7 +16,8 @@ const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// A congestion control that every system has and that does not pace.
 const UNPACED: &[u8] = b"reno";
-/// Bytes under way between two processes of one host.
+/// Bytes under way between two processes of one host, which the sender bounds: what waits at the
+/// receiver's end alone is no bound, since what it has no room for waits at the sender's.
 const SAME_HOST_BUFFER: usize = 1 << 20;
 
 /// Sees to it that a connection whose other host has vanished ends, at last 90 s after it fell
@@ -41,7 +42,7 @@ pub(crate) fn suit(stream: &TcpStream, buffer: Option<usize>) {
     // Both are of use only; a system that refuses them serves as well.
     let _ = socket.set_tcp_congestion(UNPACED);
     if buffer.is_none() {
-        let _ = socket.set_recv_buffer_size(SAME_HOST_BUFFER);
+        let _ = socket.set_send_buffer_size(SAME_HOST_BUFFER);
     }
 }
 

@@ -92,13 +92,23 @@ pub(crate) fn pump(
     now: Instant,
     scratch: &mut [u8],
 ) -> Stopped {
-    let mut left = TURN;
+    turn(machine, socket.as_fd(), ready, (now, scratch), TURN)
+}
+
+/// Moves about `left` bytes.
+fn turn(
+    machine: &mut impl Machine,
+    socket: BorrowedFd<'_>,
+    ready: &mut Ready,
+    (now, scratch): (Instant, &mut [u8]),
+    mut left: usize,
+) -> Stopped {
     // Bytes that came since the last chance to send, and whether more is there already.
     let (mut came, mut more) = (0, false);
     loop {
         let first_in = more && came < SOON;
-        let sent = if first_in { None } else { send_once(machine, socket.as_fd(), ready, now) };
-        let received = receive_once(machine, socket.as_fd(), ready, (now, &mut *scratch));
+        let sent = if first_in { None } else { send_once(machine, socket, ready, now) };
+        let received = receive_once(machine, socket, ready, (now, &mut *scratch));
         if machine.is_over() {
             return Stopped::Over;
         }
@@ -109,7 +119,11 @@ pub(crate) fn pump(
         (came, more) = (if first_in { came + bytes } else { bytes }, full);
         left = left.saturating_sub(sent.unwrap_or(0) + bytes);
         if left == 0 {
-            return Stopped::TurnOver;
+            // Whoever waits for an answer to what just came shall not wait for the turns of others.
+            if bytes > 0 {
+                send_once(machine, socket, ready, now);
+            }
+            return if machine.is_over() { Stopped::Over } else { Stopped::TurnOver };
         }
     }
 }
@@ -191,3 +205,5 @@ fn receive_once(
 
 #[cfg(test)]
 pub(crate) mod harness;
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use common::proxy::{Proxy, Verdict, Way};
 use common::{Node, bytes_of, config, eventually, part_of, pattern, v3};
 use te_metadata::Incarnation;
 use te_segment::{LocalBuffer, Opcode, RegisterOptions, RemoteAccess, RemoteSegment, Slice};
-use te_transport::{Completion, FaultClass, Phase, RemoteSide, Transport};
+use te_transport::{Completion, FaultClass, Phase, RemoteSide, SliceSource, Transport};
 use te_transport_tcp::TcpConfig;
 
 /// Takes any number of large slices at once.
@@ -119,6 +119,53 @@ fn ten_thousand_small_requests_are_pipelined_on_one_connection() {
     assert_eq!((proxy.connections(), a.transport.stats().connects), (1, 1));
     let turns = turns.load(Ordering::SeqCst);
     assert!(turns < N / 2, "{turns} turns for {} requests", 2 * N);
+}
+
+/// Gives slices, and before the one at `pause` waits until `arrived`.
+struct Pausing<'a> {
+    slices: std::vec::IntoIter<Slice>,
+    pause: usize,
+    arrived: &'a dyn Fn() -> bool,
+}
+
+impl SliceSource for Pausing<'_> {
+    fn next_slice(&mut self) -> Option<Slice> {
+        if self.slices.len() == self.pause {
+            eventually("the first bytes are there", self.arrived);
+        }
+        self.slices.next()
+    }
+}
+
+/// The peer works on the first of many requests while the last are not handed over yet.
+#[test]
+fn the_first_of_many_leave_before_the_last_are_made() {
+    const N: usize = 128;
+    let (a, b) = pair();
+    let (source, target) = (a.register(N * 8), b.register(N * 8));
+    let bytes = pattern(3, N * 8);
+    source.region().write_from(0, &bytes).unwrap();
+    let peer = b.as_peer();
+    // Once with the connection to be made, once with it there.
+    for round in 0..2 {
+        target.region().write_from(0, &vec![0; N * 8]).unwrap();
+        let slice = |i: usize| {
+            let offset = (i * 8) as u64;
+            let local = source.region().range(offset, 8).unwrap();
+            a.slice(Opcode::Write, local, target.region().address() + offset, &peer)
+        };
+        let slices: Vec<Slice> = (0..N).map(slice).collect();
+        let tokens: Vec<_> = slices.iter().map(|slice| slice.token).collect();
+        let arrived = || part_of(target.region(), 0, 8) == bytes[..8];
+        let slices = slices.into_iter();
+        let mut pausing = Pausing { slices, pause: N / 2, arrived: &arrived };
+        assert_eq!(a.transport.submit(&peer, &mut pausing), N, "round {round}");
+        for token in tokens {
+            assert_eq!(a.ends.wait(token).result, Ok(()));
+        }
+        assert!(bytes_of(target.region()) == bytes);
+    }
+    assert!(a.ends.look(|state| state.twice.is_empty()));
 }
 
 /// J54, J112, K16: what is refused is refused by name, and costs nobody else anything.

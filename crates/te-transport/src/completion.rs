@@ -52,8 +52,8 @@ pub struct Completion {
     pub remote: RemoteSide,
 }
 
-/// Where a transport reports. Called from a driver thread or from a caller that drives; must not
-/// block, and may call [`crate::Transport::submit`] again.
+/// Where a transport reports. Called from a driver thread, from a caller that drives or from within
+/// [`crate::Transport::submit`]; must not block, and may call that again.
 pub trait CompletionSink: Send + Sync {
     /// Takes the end of a slice; exactly once for each slice that the transport took.
     fn complete(&self, completion: Completion);

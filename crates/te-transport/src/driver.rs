@@ -215,6 +215,17 @@ impl<C: Core> Driver<C> {
         entered
     }
 
+    /// Runs one step on the calling thread where nobody else runs the loop, so that what was just
+    /// handed over is on its way. Never waits, and keeps nobody from running the loop.
+    pub fn nudge(&self) {
+        if IN_STEP.get() || self.is_stopping() {
+            return;
+        }
+        if let Some(mut turned) = self.turned.try_lock() {
+            self.step(&mut turned, self.clock.now());
+        }
+    }
+
     fn enter(&self, until: Instant, seen: u64) -> Driven {
         if let Some(mut turned) = self.turned.try_lock() {
             self.run(&mut turned, Some(until), seen);
@@ -237,13 +248,7 @@ impl<C: Core> Driver<C> {
         let mut looked = false;
         loop {
             let now = self.clock.now();
-            let in_step = InStep::enter();
-            let step = turned.core.step(now);
-            drop(in_step);
-            if step.reported > 0 {
-                self.reported.fetch_add(step.reported, Ordering::Release);
-            }
-            turned.spin.on_step(now, step.moved);
+            self.step(turned, now);
             let done = match until {
                 Some(until) => {
                     (now >= until && looked) || self.reported.load(Ordering::Relaxed) != seen
@@ -256,6 +261,16 @@ impl<C: Core> Driver<C> {
             self.rest(turned, now, until);
             looked = true;
         }
+    }
+
+    fn step(&self, turned: &mut Turned<C>, now: Instant) {
+        let in_step = InStep::enter();
+        let step = turned.core.step(now);
+        drop(in_step);
+        if step.reported > 0 {
+            self.reported.fetch_add(step.reported, Ordering::Release);
+        }
+        turned.spin.on_step(now, step.moved);
     }
 
     /// Looks for events, and sleeps until one comes where that is better.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use te_engine::{RemoteSegment, Transport};
 use te_metadata::SegmentDescriptor;
@@ -22,6 +22,15 @@ pub(crate) struct Null {
 }
 
 impl Null {
+    /// Waits until so many slices are held: another thread of the engine may be handing them over.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.held.lock().unwrap().len() < count {
+            assert!(Instant::now() < until, "the slices do not come");
+            std::thread::yield_now();
+        }
+    }
+
     /// Ends everything that is held; how much that was.
     pub(crate) fn release(&self) -> usize {
         let mut held = self.held.lock().unwrap();

@@ -101,6 +101,7 @@ fn phases(bench: &Bench, requests: &[TransferRequest]) -> [f64; 3] {
         let batch = bench.batch(requests.len() as u64);
         let made = Instant::now();
         bench.engine.submit(batch, requests).unwrap();
+        bench.null.wait_for(requests.len());
         let submitted = Instant::now();
         assert_eq!(bench.null.release(), requests.len());
         let completed = Instant::now();
@@ -124,6 +125,7 @@ fn allocations(figures: &Figures, bench: &Bench, requests: &[TransferRequest]) {
     for _ in 0..ROUNDS {
         let batch = bench.batch(requests.len() as u64);
         let (submitted, ()) = allocated(|| bench.engine.submit(batch, requests).unwrap());
+        bench.null.wait_for(requests.len());
         let (completed, _) = allocated(|| bench.null.release());
         bench.engine.wait(batch, LIMIT).unwrap();
         bench.engine.free_batch(batch).unwrap();

@@ -18,7 +18,7 @@ use super::{Classic, Sealed};
 use crate::batch::Inner;
 use crate::data_path::DataPath as _;
 use crate::retry::Verdict;
-use crate::slices::Flight;
+use crate::slices::{Flight, OpenTable};
 use crate::status::TaskState;
 use crate::task::{Landing, Piece};
 
@@ -28,22 +28,26 @@ const MAX_DETOURS: u8 = 32;
 impl Classic {
     /// Takes the ends of slices, those of one batch under its lock together.
     fn land_all(&self, ends: &mut VecDeque<Completion>) {
-        let mut next = self.next_end(ends);
+        let mut next = self.next_end(&mut self.slices.open(), ends);
         while let Some(end) = next {
             next = if end.1.result.is_ok() {
                 self.land_run(&end, ends)
             } else {
                 self.land(end.0, &end.1);
-                self.next_end(ends)
+                self.next_end(&mut self.slices.open(), ends)
             };
         }
     }
 
     /// The next end of a slice that is in flight.
-    fn next_end(&self, ends: &mut VecDeque<Completion>) -> Option<(Flight, Completion)> {
+    fn next_end(
+        &self,
+        table: &mut OpenTable<'_>,
+        ends: &mut VecDeque<Completion>,
+    ) -> Option<(Flight, Completion)> {
         loop {
             let end = ends.pop_front()?;
-            if let Some(flight) = self.slices.take(end.token) {
+            if let Some(flight) = table.take(end.token) {
                 return Some((flight, end));
             }
             self.shared.counters.stale_completions.add(1);
@@ -59,14 +63,16 @@ impl Classic {
         let batch = &first.0.batch;
         let (mut inner, mut sealed) = (batch.lock(), Sealed::default());
         self.land_well(&mut inner, first, &mut sealed);
+        let mut table = self.slices.open();
         let next = loop {
-            match self.next_end(ends) {
+            match self.next_end(&mut table, ends) {
                 Some(end) if end.1.result.is_ok() && Arc::ptr_eq(&end.0.batch, batch) => {
                     self.land_well(&mut inner, &end, &mut sealed);
                 }
                 other => break other,
             }
         };
+        drop(table);
         self.seal(batch, inner, &sealed);
         next
     }

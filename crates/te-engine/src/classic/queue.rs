@@ -26,7 +26,7 @@ use super::turns::{Entries, Entry, Turn, Turns};
 use super::ways::{Route, Ways};
 use crate::batch::{Batch, Inner};
 use crate::retry::{is_other_process, is_other_registration};
-use crate::slices::{Flight, SliceTable};
+use crate::slices::{Flight, OpenTable, SliceTable};
 use crate::task::{Piece, Work};
 use crate::turnstile::Turnstile;
 
@@ -288,13 +288,15 @@ impl Source<'_> {
     fn pour_from(&mut self, turns: &mut Turns, take: &mut dyn FnMut(Slice) -> bool) -> bool {
         while let Some((Turn { batch, entries, credit }, is_alone)) = turns.current() {
             let (mut inner, mut wants) = (batch.lock(), true);
-            while let Some(slice) = self.next_of((batch, entries), &mut inner) {
+            let mut table = self.slices.open();
+            while let Some(slice) = self.next_of((batch, entries), (&mut inner, &mut table)) {
                 credit.spend(slice.len(), is_alone);
                 wants = take(slice);
                 if !wants || credit.is_spent() {
                     break;
                 }
             }
+            drop(table);
             drop(inner);
             turns.end_empty();
             if !wants {
@@ -331,7 +333,7 @@ impl Source<'_> {
     fn next_of(
         &mut self,
         (batch, entries): (&Arc<Batch>, &mut Entries),
-        inner: &mut Inner,
+        (inner, table): (&mut Inner, &mut OpenTable<'_>),
     ) -> Option<Slice> {
         loop {
             let entry = entries.front_mut()?;
@@ -360,7 +362,7 @@ impl Source<'_> {
             }
             let Some((piece, launch)) = launched else { continue };
             inner.leave(self.route.via);
-            let token = self.slices.insert(self.flight(batch, index, piece));
+            let token = table.insert(self.flight(batch, index, piece));
             if entry.first().is_none() {
                 entries.pop_front();
             }

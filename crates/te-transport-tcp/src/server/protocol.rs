@@ -33,6 +33,11 @@ impl Protocol {
         Self::Plain(Connection::new(now, service))
     }
 
+    /// Whether an engine of our own kind is at the other end.
+    pub(super) fn is_own_kind(&self) -> bool {
+        matches!(self, Self::V3(_))
+    }
+
     pub(super) fn use_of_it(&self) -> Use {
         either!(self, machine => machine.use_of_it())
     }

@@ -103,3 +103,21 @@ fn a_drive_without_time_looks_once() {
     assert_eq!(driver.drive(Instant::now()), Driven::Ran);
     assert_eq!(driver.turned.lock().core.looks, 1);
 }
+
+/// A nudge steps where nobody else does, without looking for events, and leaves others alone.
+#[test]
+fn a_nudge_steps_unless_somebody_runs_the_loop() {
+    let driver = driver(Bomb { left: 0 });
+    driver.nudge();
+    assert_eq!(driver.reported.load(Ordering::SeqCst), 1);
+    let runner = driver.turned.lock();
+    driver.nudge();
+    drop(runner);
+    let in_step = InStep::enter();
+    driver.nudge();
+    drop(in_step);
+    driver.stopping.store(true, Ordering::SeqCst);
+    driver.nudge();
+    assert_eq!(driver.reported.load(Ordering::SeqCst), 1);
+    assert!(!driver.claimed.load(Ordering::SeqCst));
+}
