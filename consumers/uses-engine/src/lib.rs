@@ -36,7 +36,18 @@ mod tests {
 #[cfg(not(feature = "tcp"))]
 #[test]
 fn without_a_transport_the_builder_says_so() {
-    assert!(engine().is_err());
+    // RDMA may be compiled in, and there may even be a device.
+    assert!(engine().is_err() || cfg!(feature = "rdma"));
+}
+
+#[cfg(feature = "tcp")]
+#[test]
+fn an_engine_without_rdma_says_why() {
+    use te_engine::RdmaAbsence;
+
+    let engine = engine().unwrap();
+    let is_unbuilt = matches!(engine.rdma_absence(), Some(RdmaAbsence::NotBuilt));
+    assert_eq!(is_unbuilt, !cfg!(feature = "rdma"));
 }
 
 #[cfg(all(feature = "tcp", feature = "async"))]

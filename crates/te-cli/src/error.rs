@@ -134,7 +134,12 @@ impl CliError {
             | BuildError::LocalName { .. } => Failure::Usage,
             _ => Failure::Local,
         };
-        Self::new(failure, "cannot start the engine", chain(error))
+        let told = Self::new(failure, "cannot start the engine", chain(error));
+        match error {
+            BuildError::NoRdma { .. } => told.hint("`te topo` shows devices, ports and GIDs"),
+            BuildError::NoSuchNic { .. } => told.hint("MC_FORCE_TCP=1 does without RDMA"),
+            _ => told,
+        }
     }
 
     pub(crate) fn memory(len: u64, error: &RegionError) -> Self {

@@ -102,6 +102,8 @@ pub use error::{
 pub use future::{BatchFuture, TransferFuture};
 pub use id::BatchId;
 pub use rdma::RdmaAbsence;
+#[cfg(feature = "rdma")]
+pub use rdma::survey_rdma;
 pub use request::TransferRequest;
 pub use scatter::{
     FragmentCallback, FragmentError, FragmentStatus, ScatterOperation, ScatterRange,
@@ -121,3 +123,9 @@ pub use te_topology::{
     PriorityMatrix,
 };
 pub use te_transport::{FaultClass, Phase, RemoteSide, SliceFault, Transport};
+#[cfg(feature = "rdma")]
+pub use te_transport_rdma::{
+    DeviceSurvey as RdmaDevice, Finding as RdmaFinding, GidFamily, GidRow,
+    Mismatch as RdmaMismatch, PortSurvey as RdmaPort, Severity as RdmaSeverity,
+    Survey as RdmaSurvey, compare as compare_rdma,
+};

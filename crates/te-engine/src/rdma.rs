@@ -9,6 +9,8 @@
 
 #[cfg(feature = "rdma")]
 mod devices;
+#[cfg(feature = "rdma")]
+mod look;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use te_topology::CustomTopologyError;
 
 #[cfg(feature = "rdma")]
 pub(crate) use devices::{Devices, transport};
+#[cfg(feature = "rdma")]
+pub use look::survey_rdma;
 
 /// Why an engine has no RDMA. What needs none works on.
 #[derive(Debug, thiserror::Error)]

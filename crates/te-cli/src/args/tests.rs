@@ -92,7 +92,7 @@ fn these_lines_are_refused() {
         "bench --batch 0",
         "bench --threads 257",
         "bench --duration 0",
-        "bench --transport rdma",
+        "bench --transport roce",
         "bench --set lanes=2",
         "config --markdown --long",
         "completions dos",

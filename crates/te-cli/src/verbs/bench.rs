@@ -44,11 +44,12 @@ pub(crate) fn run(common: &Common, args: &Bench) -> Result<(), CliError> {
     args.check()?;
     let settings = settings::all(args)?;
     let config = settings::config(common, &settings)?;
+    // First this side, whose error is one line: what it lacks, the other one lacks too.
+    let engine = settings::engine(common, args, config)?;
     let child = match &args.segment {
         None if !args.is_local() => Some(Child::start(common, args, &settings)?),
         _ => None,
     };
-    let engine = settings::engine(common, args, config)?;
     let bench = Setup::new(args, &engine, child)?;
     if !common.json {
         output::text(&row::introduce(args, &bench))?;

@@ -1,6 +1,12 @@
 //! `te topo`: this machine or another, as text, data and pictures.
 
+#[cfg(feature = "rdma")]
+mod rdma;
+#[cfg(not(feature = "rdma"))]
+#[path = "topo/unbuilt.rs"]
+mod rdma;
 mod source;
+mod wrap;
 
 use std::path::Path;
 
@@ -11,6 +17,9 @@ use te_topology::{Affinity, DeviceRef, Machine, Reach, SysTree};
 use crate::args::{Common, Topo, TopoAction};
 use crate::error::{CliError, Failure, chain};
 use crate::output;
+use crate::session;
+
+use rdma::Rdma;
 
 /// Columns where there is no terminal.
 const DEFAULT_COLUMNS: u16 = 80;
@@ -37,7 +46,11 @@ pub(crate) fn run(common: &Common, args: &Topo) -> Result<(), CliError> {
         source::write(file, &draw(&te_draw::html)?)?;
     }
     if common.json {
-        return output::line(&format!("{:#}", as_json(&machine, &affinity)?));
+        let mut value = as_json(&machine, &affinity)?;
+        if args.from.is_none() {
+            value["rdma"] = look(common)?.json();
+        }
+        return output::line(&format!("{value:#}"));
     }
     if args.classic_json {
         return output::line(&classic(&affinity)?);
@@ -48,7 +61,11 @@ pub(crate) fn run(common: &Common, args: &Topo) -> Result<(), CliError> {
     let written: Vec<_> = args.svg.iter().chain(&args.html).collect();
     if written.is_empty() {
         let style = style(args.width);
-        return output::text(&draw(&|subject| te_draw::tree(subject, &style))?);
+        output::text(&draw(&|subject| te_draw::tree(subject, &style))?)?;
+        return match &args.from {
+            Some(_) => Ok(()),
+            None => output::text(&format!("\n{}", look(common)?.table(columns(args.width)))),
+        };
     }
     let files = written.into_iter().filter(|file| *file != Path::new("-"));
     files.into_iter().try_for_each(|file| output::line(&format!("wrote {}", file.display())))
@@ -72,10 +89,19 @@ fn capture(common: &Common, file: &Path) -> Result<(), CliError> {
     output::line(&format!("wrote {}: {lines} lines, for `te topo --from`", file.display()))
 }
 
-fn style(width: Option<u16>) -> TreeStyle {
+/// The RDMA devices of this machine, with the eyes of its settings.
+fn look(common: &Common) -> Result<Rdma, CliError> {
+    Ok(Rdma::look(&session::load_config(common)?))
+}
+
+fn columns(width: Option<u16>) -> usize {
     let terminal = console::Term::stdout();
     let columns = terminal.size_checked().map_or(DEFAULT_COLUMNS, |(_, columns)| columns);
-    let columns = usize::from(width.unwrap_or(columns));
+    usize::from(width.unwrap_or(columns))
+}
+
+fn style(width: Option<u16>) -> TreeStyle {
+    let columns = columns(width);
     if output::is_terminal() && console::colors_enabled() {
         TreeStyle::coloured(columns)
     } else {

@@ -62,6 +62,19 @@ fn a_segment_of_somebody_else_is_moved_to_and_from() {
     assert!(bytes.iter().any(|byte| *byte != 0));
 }
 
+/// Where there is a device the rows are those of RDMA, else one line says why not; nothing goes by TCP.
+#[test]
+fn rdma_is_measured_or_refused_with_its_reason() {
+    let here = te(&["topo", "--json"]).with(0).json()["rdma"].clone();
+    let is_active = |device: &Value| device["ports"][0]["chosen"].is_object();
+    if here["devices"].as_array().unwrap().iter().any(is_active) {
+        let rows = bench(&["--transport", "rdma", "--block", "64K", "--verify"]);
+        assert!(rows.iter().all(|row| row["transport"] == "rdma"), "{rows:?}");
+    } else {
+        te(&["bench", "--transport", "rdma"]).with(7).told("te: cannot start the engine: ");
+    }
+}
+
 #[test]
 fn a_segment_that_is_too_short_is_told() {
     let served = Served::start(&["--size", "8K"]);

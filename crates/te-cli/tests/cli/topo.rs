@@ -19,6 +19,22 @@ fn this_machine_has_a_tree() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
+/// The library of this machine, whatever it has: devices, findings, or why there are none.
+#[test]
+fn this_machine_tells_of_rdma_and_another_does_not() {
+    let text = te(&["topo"]).with(0).text();
+    assert!(text.contains("\nRDMA devices, as ") || text.contains("\nRDMA: "), "{text}");
+    let rdma = te(&["topo", "--json"]).with(0).json()["rdma"].clone();
+    let devices = rdma["devices"].as_array().unwrap();
+    let is_told = rdma["absence"].is_string() || !rdma["findings"].as_array().unwrap().is_empty();
+    assert!(is_told || !devices.is_empty(), "{rdma}");
+    for device in devices {
+        assert!(text.contains(device["name"].as_str().unwrap()), "{text}");
+    }
+    let other = ["topo", "--from", &machine("hgx-h100.xml"), "--json"];
+    assert!(te(&other).with(0).json().get("rdma").is_none());
+}
+
 #[test]
 fn the_form_of_a_file_is_recognised() {
     let first = |name: &str| {

@@ -58,7 +58,7 @@ pub(crate) struct Bench {
     #[arg(long, help_heading = "Memory")]
     pub(crate) huge_pages: bool,
 
-    /// Only this way: auto, tcp, shm, local (one process)
+    /// Only auto, tcp, shm, rdma or local (one process)
     #[arg(long, value_enum, value_name = "WAY", hide_possible_values = true)]
     #[arg(default_value = "auto", help_heading = "Ways")]
     pub(crate) transport: Way,
@@ -132,6 +132,7 @@ pub(crate) enum Way {
     Auto,
     Tcp,
     Shm,
+    Rdma,
     Local,
 }
 
@@ -141,6 +142,7 @@ impl Way {
             Self::Auto => "auto",
             Self::Tcp => "tcp",
             Self::Shm => "shm",
+            Self::Rdma => "rdma",
             Self::Local => "local",
         }
     }

@@ -17,7 +17,9 @@ pub(super) type Settings = BTreeMap<String, String>;
 pub(super) fn all(args: &Bench) -> Result<Settings, CliError> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     let spin = if args.low_cpu { Some(0) } else { args.spin }.map(|spin| spin.to_string());
-    wanted.extend(spin.iter().map(|spin| ("tcp.spin_us", spin.as_str())));
+    for name in ["tcp.spin_us", "rdma.spin_us"] {
+        wanted.extend(spin.iter().map(|spin| (name, spin.as_str())));
+    }
     if args.transport != Way::Auto {
         wanted.push(("engine.transports", args.transport.word()));
     }

@@ -220,7 +220,7 @@ pub(super) const ROWS: &[Variable] = &[
     ),
     Variable::new(
         "rdma.spin_us",
-        integer(0, 1_000_000, MICROS),
+        integer(0, 10_000, MICROS),
         "how long the worker of a NIC looks for ends before it sleeps; 0 spares the processor",
     ),
     Variable::new(
