@@ -50,13 +50,15 @@ pub struct NodeSpec {
     args: Vec<String>,
     envs: Vec<(String, String)>,
     prefix: Vec<String>,
+    /// Over RDMA instead of TCP.
+    is_rdma: bool,
 }
 
 impl NodeSpec {
     /// A node with a registered buffer of `size` bytes (0: none), listening on 127.0.0.1.
     pub fn new(kind: Kind, size: u64) -> Self {
         let args = vec!["--size".to_owned(), size.to_string()];
-        Self { kind, args, envs: Vec::new(), prefix: Vec::new() }
+        Self { kind, args, envs: Vec::new(), prefix: Vec::new(), is_rdma: false }
     }
 
     /// Listens on, and is named by, this host.
@@ -101,6 +103,16 @@ impl NodeSpec {
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.envs.push((key.to_owned(), value.to_owned()));
         self
+    }
+
+    /// A node of ours that moves bytes over these devices, separated by commas, and over nothing else.
+    /// Its NICs give up, which those in software otherwise do not.
+    #[must_use]
+    pub fn rdma(mut self, devices: &str) -> Self {
+        self.is_rdma = true;
+        self.env("TE_TRANSPORTS", "rdma")
+            .env("TE_TOPOLOGY_FILTERS", devices)
+            .env("TE_RDMA_RETRIES", "6")
     }
 
     /// Runs it inside a network namespace.
@@ -159,7 +171,9 @@ impl NodeSpec {
         for key in foreign.filter(|key| key.to_string_lossy().starts_with("MC_")) {
             command.env_remove(key);
         }
-        command.env("MC_FORCE_TCP", "1");
+        if !self.is_rdma {
+            command.env("MC_FORCE_TCP", "1");
+        }
         command.envs(self.envs.iter().map(|(key, value)| (key, value)));
         command
     }

@@ -53,6 +53,25 @@ fn j23_this_machine_is_read() {
     assert_eq!(PriorityMatrix::parse(&text).unwrap().to_string(), text);
 }
 
+/// J10: many threads ask for the first time at once; all get an answer, and the same one.
+#[test]
+fn j10_threads_that_ask_at_once_get_one_answer() {
+    let start = std::sync::Barrier::new(32);
+    let memory = vec![1_u8; 1 << 20];
+    let (address, length) = (memory.as_ptr().addr(), memory.len());
+    let ask = || {
+        start.wait();
+        let nodes = read_sysfs(Path::new("/")).nodes().len();
+        let place = Placement::of(address, length, &mut KernelPages).map(|p| p.largest());
+        (nodes, place.map_err(|error| error.to_string()))
+    };
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..32).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+}
+
 /// FB16 on this machine: what is chosen is an address of the interface that is named.
 #[test]
 fn fb16_this_machine_has_an_address() {

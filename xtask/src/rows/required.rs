@@ -69,6 +69,13 @@ const ISSUES: &[Issue] = &[
         acceptance: &[68..=68],
         further: &[],
     },
+    Issue {
+        name: "rdma",
+        faults: &[3..=4, 13..=13],
+        field_bugs: &[44, 48],
+        acceptance: &[10..=10, 82..=97],
+        further: &[],
+    },
 ];
 
 /// The ids of an issue in the order of the issue, or `None` if there is no such issue.
@@ -104,6 +111,14 @@ mod tests {
     #[test]
     fn the_issue_of_speed_has_all_its_rows() {
         assert_eq!(ids("fast").unwrap(), ["FB11", "FB40", "FB41", "FB42", "FB57", "J68"]);
+    }
+
+    #[test]
+    fn the_issue_of_rdma_has_all_its_rows() {
+        let ids = ids("rdma").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 17);
+        let some = ["fault03", "fault13", "FB44", "FB48", "J10", "J82", "J97"];
+        assert!(some.iter().all(|id| ids.iter().any(|i| i == id)));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 mod answers;
 #[path = "star/conformance.rs"]
 mod conformance;
+#[path = "star/engines.rs"]
+mod engines;
 #[path = "star/faults.rs"]
 mod faults;
 #[path = "star/moves.rs"]

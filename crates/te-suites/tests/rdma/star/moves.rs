@@ -3,6 +3,7 @@
 use te_segment::{LocalBuffer, Opcode};
 use te_suites::pattern::{self, Random};
 use te_suites::{need, say};
+use te_transport_rdma::RdmaConfig;
 
 use crate::carry::{Piece, TRIES, carry};
 use crate::host::{Host, PATIENCE, config};
@@ -64,9 +65,15 @@ fn pieces(op: Opcode, local: &LocalBuffer, remote: u64, random: &mut Random) -> 
 }
 
 fn move_all(verbs: &Watched, n_nics: usize, n_pairs: u32) {
+    move_with(verbs, (n_nics, n_pairs), RdmaConfig::default().memory.max_region);
+}
+
+/// With regions of at most so many bytes.
+fn move_with(verbs: &Watched, (n_nics, n_pairs): (usize, u32), max_region: u64) {
     let configured = |first: usize| {
         let mut config = config(nics(first..first + n_nics));
         config.connection.queue_pairs = n_pairs;
+        config.memory.max_region = max_region;
         config
     };
     let (a, b) = (Host::new(verbs, configured(0)), Host::new(verbs, configured(4)));
@@ -120,4 +127,12 @@ fn odd_pieces_over_two_three_and_four_nics() {
     let test = "star::moves::odd_pieces_over_two_three_and_four_nics";
     let verbs = need!(test, Watched::with_devices(8));
     [(2, 2), (3, 4), (4, 8), (4, 1)].into_iter().for_each(|(nics, n)| move_all(&verbs, nics, n));
+}
+
+#[test]
+fn j94_ranges_straddle_the_edges_of_regions() {
+    // J94: regions of 3 MiB and a page, so that pieces straddle their edges on both sides.
+    let test = "star::moves::j94_ranges_straddle_the_edges_of_regions";
+    let verbs = need!(test, Watched::with_devices(8));
+    move_with(&verbs, (2, 2), (3 << 20) + 4096);
 }
