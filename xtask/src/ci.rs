@@ -11,7 +11,7 @@ use crate::flags::{CiFlags, Level, TestFlags};
 use crate::journal::Journal;
 use crate::ui::{self, Stopwatch};
 use crate::workspace::{self, Workspace};
-use crate::{deny, licences, run, test, tidy};
+use crate::{deny, licences, needed, run, test, tidy};
 
 /// Runs all steps and prints what each of them said. It is good if all are.
 pub(crate) fn run(workspace: &Workspace, flags: &CiFlags) -> anyhow::Result<bool> {
@@ -115,7 +115,8 @@ fn own_licences(workspace: &Workspace) -> anyhow::Result<bool> {
 /// What a stranger waits for before `te` exists, on two cores.
 const COLD_BUILD_LIMIT: Duration = Duration::from_secs(180);
 
-/// Builds `te` as it is shipped into an empty folder. Downloads come before and do not count.
+/// Builds `te` as it is shipped into an empty folder, and looks at what it and every other program here
+/// needs to start. Downloads come before and do not count.
 fn cold_build(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<bool> {
     run::quietly(workspace.cargo("fetch"), journal, STEP_LIMIT)?;
     let folder = workspace.output("cold")?;
@@ -132,6 +133,7 @@ fn cold_build(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<bo
         return Ok(false);
     }
     let program = folder.join("release/te");
+    let is_light = needed::check(workspace, std::slice::from_ref(&program))?;
     let size = std::fs::metadata(&program).context("the build made no te")?.len();
     ui::say(&format!(
         "  {} with 2 jobs, allowed are {}; te is {:.1} MiB",
@@ -140,5 +142,5 @@ fn cold_build(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<bo
         size as f64 / f64::from(1 << 20)
     ));
     std::fs::remove_dir_all(&folder).context("cannot remove the folder of the cold build")?;
-    Ok(time <= COLD_BUILD_LIMIT)
+    Ok(time <= COLD_BUILD_LIMIT && is_light)
 }

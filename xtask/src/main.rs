@@ -21,6 +21,7 @@ mod libtest;
 mod licences;
 mod loom;
 mod memory;
+mod needed;
 mod outcome;
 mod pyenv;
 mod rdma;

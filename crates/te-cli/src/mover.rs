@@ -20,7 +20,7 @@ use crate::clock::Watch;
 use crate::error::{CliError, Failure, chain};
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::session::Opened;
+use crate::session::{self, Opened};
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::units;
@@ -72,6 +72,7 @@ impl<'a> Mover<'a> {
         let chunk = moving.chunk.min(most.unwrap_or(u64::MAX)).max(1);
         let memory = chunk * CHUNKS;
         let region = engine.allocate(memory).map_err(|error| CliError::memory(memory, &error))?;
+        session::keep_to_ourselves(engine, &region)?;
         let Moving { timeout, checked, .. } = *moving;
         Ok(Self { engine, opened, action, chunk, timeout, checked, region })
     }

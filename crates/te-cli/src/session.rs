@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use te_engine::{
-    EngineBuilder, EngineConfig, LoadOptions, ProcessEnvironment, RemoteSegment, SegmentId,
-    TransferEngine,
+    EngineBuilder, EngineConfig, LoadOptions, ProcessEnvironment, Region, RegisterOptions,
+    RemoteAccess, RemoteSegment, SegmentId, TransferEngine,
 };
 
 use crate::args::Common;
-use crate::error::{CliError, Failure};
+use crate::error::{CliError, Failure, chain};
 use crate::logging;
 
 /// Settings from all their sources.
@@ -88,6 +88,14 @@ pub(crate) fn open(engine: &TransferEngine, action: &str, name: &str) -> Result<
         CliError::new(Failure::Unreachable, action, "its description is gone").with_peer(name)
     })?;
     Ok(Opened { id, name: name.to_owned(), known })
+}
+
+/// Registers memory that only this side reads and writes: RDMA moves no other. Nobody is told of it.
+pub(crate) fn keep_to_ourselves(engine: &TransferEngine, region: &Region) -> Result<(), CliError> {
+    let options = RegisterOptions { remote: RemoteAccess::None, ..RegisterOptions::default() };
+    engine
+        .register(region, options)
+        .map_err(|error| CliError::new(Failure::Local, "cannot register memory", chain(&error)))
 }
 
 /// Ends an engine within the configured time; a thread that does not end is worth a line.

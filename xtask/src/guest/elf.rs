@@ -22,6 +22,19 @@ pub(crate) fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
 }
 
+/// The libraries that a file needs to be started or loaded; `None` where it is none that could be.
+///
+/// # Errors
+/// The file cannot be read, or is damaged.
+pub(crate) fn libraries_of(file: &std::path::Path) -> anyhow::Result<Option<Vec<String>>> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    if !is_elf(&bytes) {
+        return Ok(None);
+    }
+    let needs = needs(&bytes).with_context(|| file.display().to_string())?;
+    Ok(Some(needs.libraries))
+}
+
 /// Reads what a program or library needs.
 pub(crate) fn needs(bytes: &[u8]) -> anyhow::Result<Needs> {
     let segments = segments(bytes)?;

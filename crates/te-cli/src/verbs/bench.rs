@@ -114,6 +114,7 @@ impl<'a> Setup<'a> {
             (None, None) => room(&opened, need)?,
         };
         let region = target::allocate(engine, args.memory(), need)?;
+        session::keep_to_ourselves(engine, &region)?;
         verify::fill(&region, args.seed, need)?;
         Ok(Self { args, engine, child, opened, remote, region, _own: own })
     }

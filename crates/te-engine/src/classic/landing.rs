@@ -2,6 +2,7 @@
 //!
 //! I1  A piece whose path failed before any byte of it moved goes over to the next transport that
 //!     reaches the peer, at once.
+//!     So does one whose local memory is not registered, where the next transport takes it as it is.
 //! I2  A piece that a transport may still apply at the peer goes to that transport again, or nowhere.
 
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use te_segment::SegmentId;
 use te_transport::{Completion, CompletionSink, FaultClass, Phase, RemoteSide, SliceFault};
 
 use super::park::Parked;
-use super::paths::{Failed, Via};
+use super::paths::{Failed, Via, Vias};
 use super::queue::Item;
 use super::{Classic, Sealed};
 use crate::batch::Inner;
@@ -101,6 +102,10 @@ impl Classic {
     }
 
     fn fail(&self, mut flight: Flight, fault: SliceFault, remote: RemoteSide) {
+        if let Some(via) = self.without_registration(&flight, &fault) {
+            flight.piece.bound = Some(via);
+            return self.detour(&flight);
+        }
         let has_other = self.leave_path(&flight, &fault, remote);
         if remote == RemoteSide::InDoubt && !te_metadata::sabotage::is_off("doubt-binds") {
             flight.piece.bound = Some(flight.via());
@@ -123,6 +128,17 @@ impl Classic {
                 self.end_one(&flight.batch, flight.index(), state, fault);
             }
         }
+    }
+
+    /// Where a transport could not begin because local memory is not registered, as it needs: the best
+    /// one that reaches the peer and takes memory as it is (peer fault 28).
+    fn without_registration(&self, flight: &Flight, fault: &SliceFault) -> Option<Via> {
+        let needs = |via: Via| self.transports[via.place()].capabilities().needs_local_registration;
+        let is_that = fault.class == FaultClass::Local && fault.phase == Phase::Queue;
+        if !is_that || flight.piece.bound.is_some() || !needs(flight.via()) {
+            return None;
+        }
+        Vias::reaching(&self.transports, flight.peer()).iter().find(|via| !needs(*via))
     }
 
     /// Where the fault is one of the path, rests its transport; says whether another can be taken.

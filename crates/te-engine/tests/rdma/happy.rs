@@ -47,6 +47,27 @@ fn every_number_of_nics_on_either_side_moves_the_bytes() {
     }
 }
 
+/// Peer fault 28: memory that is not registered is used as it is. RDMA cannot; TCP can.
+#[test]
+fn fault28_memory_that_is_not_registered_goes_by_tcp_or_is_named() {
+    let world = World::new();
+    let (a, b) = (world.node("a", 1, &["rdma", "tcp"]), world.node("b", 1, &["rdma", "tcp"]));
+    let target = a.open(&b);
+    let loose = a.engine.allocate(1 << 20).unwrap();
+    loose.write_from(0, &[9; 1 << 20]).unwrap();
+    let write = TransferRequest::write(loose.whole(), target, b.region.address());
+    assert_eq!(a.engine.transfer(&[write], LIMIT).unwrap(), 1 << 20);
+    assert!(bytes(&b.region)[..1 << 20].iter().all(|byte| *byte == 9));
+    assert_eq!(a.engine.transport_to(target), Some("rdma"), "nothing failed of the path");
+    a.check_write(&b, target, 1);
+    let only = world.node("c", 1, &["rdma"]);
+    let target = only.open(&b);
+    let loose = only.engine.allocate(4096).unwrap();
+    let write = TransferRequest::write(loose.whole(), target, b.region.address());
+    let refused = told(&only.engine.transfer(&[write], LIMIT).unwrap_err());
+    assert!(refused.contains("is not registered on rxe0"), "{refused}");
+}
+
 #[test]
 fn an_engine_moves_bytes_within_itself_over_rdma() {
     let world = World::new();
