@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crossbeam::queue::ArrayQueue;
 use parking_lot::RwLock;
 use te_metadata::{AddressFamily, EndpointQuestion, PeerClient, PeerLimits, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
@@ -31,6 +32,8 @@ use crate::worker::{Admission, Command, Common, Inbox, Worker, WorkerParts};
 const NAME: &str = "rdma";
 /// How long dropping a transport that was not closed waits for its threads.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
+/// Choosers that are kept for later calls of `submit`.
+const FRONTS: usize = 64;
 /// A request is cut into pieces of at most so many slices' bytes.
 const MAX_PIECE: u64 = 16;
 
@@ -50,11 +53,15 @@ struct Started {
     lanes: Vec<Option<Lane>>,
     /// The only one that was opened, where there is only one.
     single: Option<usize>,
-    front: Mutex<Front>,
+    /// What `submit` chooses with, where there are several: one for each that runs at the same time.
+    fronts: ArrayQueue<Box<Front>>,
+    /// Makes choosers that are not alike.
+    seeds: AtomicU64,
     admission: Arc<Admission>,
     threads: Arc<Threads>,
     closed: Arc<AtomicU64>,
-    /// Shared by each `submit` for its time, so that closing comes before or after it.
+    /// Shared by each `submit` for its time, so that closing comes before or after it. Only closing
+    /// takes it alone; until then sharing it is an addition to a counter, and nobody waits.
     gate: RwLock<bool>,
 }
 
@@ -165,17 +172,17 @@ impl Rdma {
             admission: Arc::clone(&admission),
             closed: Arc::clone(&closed),
         };
-        let front = Front {
-            chooser: self.chooser(&nics, context.incarnation.as_u128()),
-            memory: memory.reader(),
-        };
+        let fronts = ArrayQueue::new(FRONTS);
+        #[expect(clippy::cast_possible_truncation, reason = "any part of a seed is one")]
+        let seeds = AtomicU64::new(context.incarnation.as_u128() as u64);
         let mut started = Started {
             nics: Arc::clone(&nics),
             memory: Arc::clone(&memory),
             control,
             lanes: Vec::new(),
             single: None,
-            front: Mutex::new(front),
+            fronts,
+            seeds,
             admission,
             threads,
             closed,
@@ -196,7 +203,7 @@ impl Rdma {
                         max_ranges: limits.capacity.ranges,
                         inbox: Arc::clone(&way.inbox),
                         memory: memory.reader(),
-                        chooser: self.chooser(&nics, nic.index().position() as u128),
+                        chooser: self.chooser(&nics, nic.index().position() as u64),
                     });
                     Some(started.lane(core, way.inbox, &context, self.config.work.spin)?)
                 }
@@ -210,13 +217,14 @@ impl Rdma {
         Ok(started)
     }
 
-    fn chooser(&self, nics: &Nics, seed: u128) -> Chooser {
-        #[expect(clippy::cast_possible_truncation, reason = "any part of a seed is one")]
-        let seed = seed as u64;
-        let picker = if self.config.in_turn { Picker::in_turn(seed) } else { Picker::random(seed) };
-        let (matrix, pairing) = (self.config.matrix.as_ref(), self.config.pairing.clone());
-        Chooser::new(nics, matrix, pairing, picker)
+    fn chooser(&self, nics: &Nics, seed: u64) -> Chooser {
+        chooser(&self.config, nics, seed)
     }
+}
+
+fn chooser(config: &RdmaConfig, nics: &Nics, seed: u64) -> Chooser {
+    let picker = if config.in_turn { Picker::in_turn(seed) } else { Picker::random(seed) };
+    Chooser::new(nics, config.matrix.as_ref(), config.pairing.clone(), picker)
 }
 
 #[cfg(feature = "testing")]
@@ -225,6 +233,14 @@ impl Rdma {
     /// none.
     pub fn locks_taken() -> u64 {
         crate::sync::locks_taken()
+    }
+
+    /// Runs the worker of every NIC on the calling thread, each once.
+    pub fn drive_each(&self, now: Instant) {
+        let lanes = self.started.get().into_iter().flat_map(|started| &started.lanes);
+        lanes.flatten().for_each(|lane| {
+            lane.driver.drive(now);
+        });
     }
 }
 
@@ -263,7 +279,12 @@ impl Started {
         Ok(Lane { inbox, driver })
     }
 
-    fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
+    fn submit(
+        &self,
+        config: &RdmaConfig,
+        peer: &Arc<RemoteSegment>,
+        source: &mut dyn SliceSource,
+    ) -> usize {
         let closed = self.gate.read_recursive();
         if *closed {
             return 0;
@@ -274,7 +295,7 @@ impl Started {
         }
         let (mut taken, mut has_place) = (0, true);
         let mut touched = Touched::default();
-        let mut front = self.single.is_none().then(|| self.front.lock());
+        let mut front = self.single.is_none().then(|| self.front(config));
         source.pour(&mut |slice| {
             let lane = match &mut front {
                 Some(front) => front.choose(&slice),
@@ -285,7 +306,8 @@ impl Started {
             has_place = self.admission.take();
             has_place
         });
-        drop(front);
+        // Where there is no place for it, as many as may ever run at once are there already.
+        front.map(|front| self.fronts.push(front));
         for lane in self.lanes.iter().enumerate().filter(|(i, _)| touched.has(*i)) {
             lane.1.iter().for_each(|lane| lane.driver.wake());
         }
@@ -295,6 +317,16 @@ impl Started {
             self.turn_away(peer);
         }
         taken
+    }
+
+    /// One that nobody uses, which is made where all are in use.
+    fn front(&self, config: &RdmaConfig) -> Box<Front> {
+        let make = || {
+            let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
+            let chooser = chooser(config, &self.nics, seed);
+            Box::new(Front { chooser, memory: self.memory.reader() })
+        };
+        self.fronts.pop().unwrap_or_else(make)
     }
 
     /// Somebody has more than there is room for.
@@ -419,7 +451,8 @@ impl Transport for Rdma {
     }
 
     fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
-        self.started.get().map_or(0, |started| started.submit(peer, source))
+        let started = self.started.get();
+        started.map_or(0, |started| started.submit(&self.config, peer, source))
     }
 
     fn cancel(&self, tokens: &[SliceToken]) {

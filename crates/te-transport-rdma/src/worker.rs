@@ -117,6 +117,8 @@ pub(crate) struct Worker {
     lane_room: usize,
     /// Whether everything ends: no fence is asked for then.
     closing: bool,
+    /// Room for a list of links.
+    slots: Vec<usize>,
 }
 
 /// What a worker is made of.
@@ -187,6 +189,7 @@ impl Worker {
             is_starved: false,
             lane_room: parts.lane_room,
             closing: false,
+            slots: Vec::new(),
             common,
         }
     }
@@ -213,6 +216,16 @@ impl Worker {
 
     fn link_of(&self, id: EndpointId) -> Option<usize> {
         self.links.iter().find(|(_, link)| link.id == Some(id)).map(|(slot, _)| slot)
+    }
+
+    /// Does something with every link that there is now; it may go meanwhile.
+    fn each_link(&mut self, mut work: impl FnMut(&mut Self, usize)) {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.extend(self.links.iter().map(|(slot, _)| slot));
+        for slot in slots.drain(..) {
+            work(self, slot);
+        }
+        self.slots = slots;
     }
 
     /// Takes slices while there is room for them.

@@ -1,4 +1,5 @@
-//! What the engine costs alone: the figures of te-engine's example `micro`.
+//! What the engine costs alone: the figures of te-engine's example `micro`, and those of the RDMA
+//! transport over a fabric that moves nothing, its example `hot`.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,19 +41,27 @@ pub(crate) fn figures(
         return Ok(Vec::new());
     }
     ui::say("  what the engine costs alone");
-    let flags = ["--release", "--package", "te-engine", "--example", NAME];
-    artifacts::build_programs(workspace, journal, &flags)?;
-    let mut command = Command::new(workspace.target().join("release/examples").join(NAME));
-    command.arg("--json");
     let mut found = Vec::new();
-    let ended = run::stream(command, journal, LIMIT, |line| found.extend(Micro::read(line)))?;
-    ensure!(ended.is_good(), "micro failed ({}); see {}", ended.text(), journal.shown());
+    for (package, example, features) in EXAMPLES {
+        let flags = ["--release", "--package", package, "--example", example];
+        artifacts::build_programs(workspace, journal, &[&flags, *features].concat())?;
+        let mut command = Command::new(workspace.target().join("release/examples").join(example));
+        command.arg("--json");
+        let ended = run::stream(command, journal, LIMIT, |line| found.extend(Micro::read(line)))?;
+        ensure!(ended.is_good(), "{example} failed ({}); see {}", ended.text(), journal.shown());
+    }
     std::fs::write(&last, lines(&found)).context("cannot write micro.jsonl")?;
     Ok(found)
 }
 
 /// Its name, also as a group.
 pub(crate) const NAME: &str = "micro";
+
+/// Package, example, and what else building it needs.
+const EXAMPLES: &[(&str, &str, &[&str])] = &[
+    ("te-engine", NAME, &[]),
+    ("te-transport-rdma", "hot", &["--features", "te-transport-rdma/testing"]),
+];
 
 const LIMIT: Duration = Duration::from_secs(300);
 

@@ -37,8 +37,7 @@ impl Worker {
         }
         if self.is_starved && self.posted < self.queue_room {
             self.is_starved = false;
-            let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
-            slots.into_iter().for_each(|slot| self.activate(slot));
+            self.each_link(Self::activate);
         }
         any
     }
@@ -173,8 +172,7 @@ impl Worker {
         self.broken = true;
         self.watch(now);
         let why = SliceFault::new(FaultClass::Rail, Phase::Payload, error.to_string());
-        let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
-        slots.into_iter().for_each(|slot| self.retire(now, slot, &why));
+        self.each_link(|worker, slot| worker.retire(now, slot, &why));
     }
 
     /// Ends a job of which nothing is out any more and nothing is to come.

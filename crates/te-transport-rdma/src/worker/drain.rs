@@ -144,10 +144,7 @@ impl Worker {
         if self.look_at.is_none_or(|at| now < at) {
             return;
         }
-        let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.look_after_link(now, slot);
-        }
+        self.each_link(|worker, slot| worker.look_after_link(now, slot));
         self.end_called_back(now);
         self.renew_queue();
         let is_needed = self.broken || self.links.iter().any(|(_, link)| link.is_at_work());
@@ -155,7 +152,7 @@ impl Worker {
     }
 
     fn look_after_link(&mut self, now: Instant, slot: usize) {
-        let link = &self.links[slot];
+        let Some(link) = self.links.get(slot) else { return };
         let patience = self.common.config.work.patience;
         let is_late = |lane: &Lane| {
             !lane.ring.is_empty() && now.saturating_duration_since(lane.progress) >= patience
@@ -201,7 +198,8 @@ impl Worker {
 
     /// Takes what did not come back from the device. Where even that fails it stays (I3).
     fn take_from_device(&mut self, slot: usize) {
-        let State::Draining { why, .. } = &self.links[slot].state else { return };
+        let Some(link) = self.links.get(slot) else { return };
+        let State::Draining { why, .. } = &link.state else { return };
         let why = why.clone();
         for lane_index in 0..self.links[slot].lanes.len() {
             let lane = &mut self.links[slot].lanes[lane_index];
@@ -262,6 +260,9 @@ impl Worker {
             .filter(|(_, job)| late(job.called_back))
             .map(|(_, job)| job.link)
             .collect();
+        if slots.is_empty() {
+            return;
+        }
         let text = "the connection was broken to call slices back";
         let why = SliceFault::new(FaultClass::Rail, Phase::Payload, text);
         slots.into_iter().for_each(|slot| self.retire(now, slot, &why));
@@ -271,16 +272,15 @@ impl Worker {
     pub(super) fn end_everything(&mut self, why: &SliceFault) {
         self.closing = true;
         let begun = self.clock.now();
-        let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.retire(begun, slot, why);
-            if let Some(link) = self.links.get_mut(slot)
+        self.each_link(|worker, slot| {
+            worker.retire(begun, slot, why);
+            if let Some(link) = worker.links.get_mut(slot)
                 && let State::Draining { why: known, .. } = &mut link.state
             {
                 *known = why.clone();
             }
-            self.on_fenced(slot, false);
-        }
+            worker.on_fenced(slot, false);
+        });
         let limit = begun + self.common.config.work.flush_limit;
         while self.posted > 0 && self.clock.now() < limit {
             let now = self.clock.now();
@@ -288,10 +288,9 @@ impl Worker {
                 te_transport::Core::wait(self, Some(STEP));
             }
         }
-        let slots: Vec<usize> = self.links.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.take_from_device(slot);
-            self.finish_drain(limit, slot);
-        }
+        self.each_link(|worker, slot| {
+            worker.take_from_device(slot);
+            worker.finish_drain(limit, slot);
+        });
     }
 }

@@ -111,11 +111,13 @@ impl Worker {
             let i = i.min(n - 1);
             plan.request(i, id_of(slot, lane_index, first + i as u64), i == n - 1)
         };
-        let outcome = if n == 1 {
-            lane.pair.post(&[request(0)])
-        } else {
-            let chain: [WorkRequest<'_>; CHAIN] = std::array::from_fn(request);
-            lane.pair.post(&chain[..n])
+        // Requests that nobody posts cost as much to make as others.
+        let outcome = match n {
+            1 => lane.pair.post(&[request(0)]),
+            2..=4 => lane.pair.post(&std::array::from_fn::<WorkRequest<'_>, 4, _>(request)[..n]),
+            5..=8 => lane.pair.post(&std::array::from_fn::<WorkRequest<'_>, 8, _>(request)[..n]),
+            9..=12 => lane.pair.post(&std::array::from_fn::<WorkRequest<'_>, 12, _>(request)[..n]),
+            _ => lane.pair.post(&std::array::from_fn::<WorkRequest<'_>, CHAIN, _>(request)[..n]),
         };
         let posted = outcome.map_or_else(|error| error.posted.min(n), |()| n);
         if lane.ring.is_empty() {
