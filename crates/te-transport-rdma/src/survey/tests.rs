@@ -45,8 +45,8 @@ fn no_device_and_names_of_none_are_fatal() {
     let (fake, _) = host(0);
     assert_eq!(look(&fake, &RdmaConfig::default()).findings, [Finding::NoDevice]);
     let (fake, _) = host(2);
-    let mut config = RdmaConfig::default();
-    config.nics = vec![name("rxe1"), name("rxe7")];
+    let nics = vec![name("rxe1"), name("rxe7")];
+    let config = RdmaConfig { nics, ..RdmaConfig::default() };
     let Survey { devices, findings } = look(&fake, &config);
     let here = vec![name("rxe0"), name("rxe1")];
     assert_eq!(findings, [Finding::UnknownNic { nic: name("rxe7"), here }]);
@@ -54,8 +54,8 @@ fn no_device_and_names_of_none_are_fatal() {
     let text = "rxe7 is asked for, and there is no such device; there is rxe0, rxe1";
     assert_eq!(findings[0].to_string(), text);
     assert_eq!(devices.iter().map(|d| d.is_allowed).collect::<Vec<_>>(), [false, true]);
-    let mut config = RdmaConfig::default();
-    config.matrix = Some(PriorityMatrix::parse(r#"{"cpu:0":[["rxe0"],["x"]]}"#).unwrap());
+    let matrix = PriorityMatrix::parse(r#"{"cpu:0":[["rxe0"],["x"]]}"#).ok();
+    let config = RdmaConfig { matrix, ..RdmaConfig::default() };
     assert_eq!(look(&fake, &config).findings.len(), 1);
 }
 
