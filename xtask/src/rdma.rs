@@ -24,7 +24,7 @@ struct Boot {
 }
 
 const BOOTS: &[Boot] = &[
-    Boot { module: "star::", machine: &["--nics", "8"], peer: false },
+    Boot { module: "star::", machine: &["--nics", "8", "--memory", "2048"], peer: false },
     Boot {
         module: "wheel::",
         machine: &["--nics", "4", "--whole-host", "--memory", "2048"],

@@ -110,9 +110,7 @@ impl NodeSpec {
     #[must_use]
     pub fn rdma(mut self, devices: &str) -> Self {
         self.is_rdma = true;
-        self.env("TE_TRANSPORTS", "rdma")
-            .env("TE_TOPOLOGY_FILTERS", devices)
-            .env("TE_RDMA_RETRIES", "6")
+        self.env("TE_TRANSPORTS", "rdma").env("TE_FILTERS", devices).env("TE_RDMA_RETRIES", "6")
     }
 
     /// Runs it inside a network namespace.

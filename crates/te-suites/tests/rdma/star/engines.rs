@@ -135,7 +135,9 @@ fn fault13_a_peer_that_is_killed_fails_the_request_and_its_successor_serves() {
     let answer = a.wait(id);
     let took = killed.elapsed();
     assert_eq!(answer.value("states"), &json!(["failed"]), "{answer:?}");
-    assert_eq!(answer.value("remote"), "in doubt", "{answer:?}");
+    // Settled where its NIC still said that the memory is gone, which ends the connection for good.
+    let remote = answer.value("remote");
+    assert!(remote == "in doubt" || remote == "settled", "{answer:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
     say(&format!("row failed {took:.1?} after the death: {}", answer.refused()));
     let late = a.write(&name, base, to, 4096);
