@@ -23,9 +23,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// A file of system tests that no suite runs would never be run.
 fn unlisted_suites(tree: &Tree) -> Vec<Finding> {
-    let listed = |name: &str| {
-        SUITES.iter().any(|suite| suite.name == name && matches!(suite.kind, Kind::System { .. }))
-    };
+    let runs_them = |kind: &Kind| matches!(kind, Kind::System { .. } | Kind::Rdma);
+    let listed =
+        |name: &str| SUITES.iter().any(|suite| suite.name == name && runs_them(&suite.kind));
     let suites = tree.files().iter().filter_map(|file| {
         let name = file.path.strip_prefix("crates/te-suites/tests/")?.strip_suffix(".rs")?;
         (!name.contains('/')).then_some((file, name))
