@@ -65,7 +65,8 @@ pub struct ConnectionSettings {
     pub max_requests: u32,
     /// Ranges of a work request. Default 4.
     pub max_ranges: u32,
-    /// Bytes that a work request may carry in itself. Default 64.
+    /// Bytes that a work request may carry in itself. Default 64; none on a device that refuses
+    /// queue pairs with so many.
     pub inline_bytes: u32,
     /// Traffic class. Default 0.
     pub traffic_class: u8,
@@ -160,10 +161,6 @@ pub struct WorkSettings {
     pub flush_limit: Duration,
     /// How long one of our own engines may take to confirm a fence. Default 2 s.
     pub fence_limit: Duration,
-    /// When the queue pairs of an ended connection are destroyed at the latest. Default 30 s.
-    pub reclaim_limit: Duration,
-    /// How often ended connections are looked after. Default 1 s.
-    pub reclaim_every: Duration,
 }
 
 /// What happens after faults.
@@ -278,8 +275,6 @@ impl Default for WorkSettings {
             patience: Duration::from_secs(10),
             flush_limit: Duration::from_secs(1),
             fence_limit: Duration::from_secs(2),
-            reclaim_limit: Duration::from_secs(30),
-            reclaim_every: Duration::from_secs(1),
         }
     }
 }

@@ -3,12 +3,13 @@
 //! ```text
 //!   worker ── want ──▶ active threads ── handshake ──▶ peer        ┐
 //!   peer ── question ─▶ passive threads ── answer                  ├─▶ table ── Open, Retire ──▶ worker
-//!   devices, time ────▶ watch thread                               ┘
+//!   time, devices ────▶ timer thread, device thread                ┘
 //! ```
 //!
 //! Threads of both pools may wait: for a peer's answer, for the kernel that resolves an address. They
 //! hold no lock then. Active and passive ones are apart, so that two hosts that connect to each other
-//! never wait for each other's threads.
+//! never wait for each other's threads. Devices have a thread apart from time, because a NIC that comes
+//! back has memory registered on it first, which may take long.
 //!
 //! I1  A worker that wants a connection is told of one, or of the failure.
 //! I2  What a peer says changes nothing but the connection that it speaks of.
@@ -77,8 +78,10 @@ pub(crate) struct Control {
     moved: Condvar,
     active: Arc<Pool>,
     passive: Arc<Pool>,
-    /// Wakes the watch thread.
+    /// Wakes the thread that watches time.
     bell: Inbox,
+    /// Wakes the thread that watches devices.
+    device_bell: Inbox,
 }
 
 /// What leads to the worker of a NIC.
@@ -109,7 +112,7 @@ const ACK_PATIENCE: Duration = Duration::from_secs(1);
 const MOVE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Control {
-    /// Starts the thread that watches; others come when there is work.
+    /// Starts the threads that watch; others come when there is work.
     ///
     /// # Errors
     /// The system gives no thread or descriptor.
@@ -121,6 +124,7 @@ impl Control {
         let active = Pool::new("te-rdma-connect", settings.threads, threads);
         let passive = Pool::new("te-rdma-accept", settings.threads, threads);
         let (moved, bell) = (Condvar::new(), Inbox::new(1)?);
+        let device_bell = Inbox::new(1)?;
         let control = Arc::new(Self {
             server,
             config,
@@ -134,9 +138,12 @@ impl Control {
             active,
             passive,
             bell,
+            device_bell,
         });
         let watching = Arc::clone(&control);
-        threads.spawn("te-rdma-watch", move || watching.watch())?;
+        threads.spawn("te-rdma-timers", move || watching.watch())?;
+        let watching = Arc::clone(&control);
+        threads.spawn("te-rdma-devices", move || watching.watch_devices())?;
         Ok(control)
     }
 
@@ -220,6 +227,8 @@ impl Control {
         for (peer, entry) in gone {
             self.end(nic, &peer, entry, &fault);
         }
+        // A worker may have found it, and the NIC has a time at which it is looked at again.
+        self.device_bell.ring();
     }
 
     /// Ends everything; workers end what they have by themselves.
@@ -231,6 +240,7 @@ impl Control {
         self.handshakes.interrupt();
         self.moved.notify_all();
         self.bell.ring();
+        self.device_bell.ring();
         drop(gone);
     }
 
@@ -299,13 +309,12 @@ impl Control {
     ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
         let inactive = || HandshakeError::Inactive { nic: nic.name().as_str().into() };
         let way = self.ways.get(nic.index().position()).and_then(Option::as_ref);
-        let (device, limits) = nic.device().zip(nic.limits()).ok_or_else(inactive)?;
         let way = way.ok_or_else(inactive)?;
         let completions = Arc::clone(&way.completions.lock());
         let mut queue_pairs = Vec::with_capacity(count);
         let mut numbers = Vec::with_capacity(count);
         for _ in 0..count {
-            let made = device.queue_pair(&completions, limits.capacity);
+            let made = nic.queue_pair(&completions).ok_or_else(inactive)?;
             let pair = made.map_err(HandshakeError::Verbs)?;
             let device = &self.config.device;
             pair.to_init(device.port, device.pkey_index).map_err(HandshakeError::Verbs)?;

@@ -22,11 +22,11 @@ mod link;
 mod open;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use te_topology::{NicIndex, NicName};
-use te_verbs::{Device, DeviceEvent, VerbsError};
+use te_verbs::{CompletionQueue, Device, DeviceEvent, QueuePair, QueuePairCapacity, VerbsError};
 
 pub(crate) use self::health::NicFault;
 use self::health::{NicHealth, Reaction};
@@ -54,6 +54,8 @@ pub(crate) struct Nic {
     opened: Option<Opened>,
     /// Failures in a row.
     failures: AtomicU32,
+    /// Whether the device refused queue pairs whose requests carry bytes in themselves.
+    refuses_inline: AtomicBool,
     health: Mutex<NicHealth>,
 }
 
@@ -323,10 +325,45 @@ impl Nic {
         Some(&self.opened.as_ref()?.device)
     }
 
+    /// A queue pair in RESET. A device does not say how many inline bytes it takes: one that refuses
+    /// those that are set is asked for none from then on.
+    ///
+    /// # Errors
+    /// The device refuses, also without inline bytes.
+    pub(crate) fn queue_pair(
+        &self,
+        completions: &Arc<dyn CompletionQueue>,
+    ) -> Option<Result<Arc<dyn QueuePair>, VerbsError>> {
+        let Opened { device, limits } = self.opened.as_ref()?;
+        let without = QueuePairCapacity { inline_bytes: 0, ..limits.capacity };
+        if !self.takes_inline() {
+            return Some(device.queue_pair(completions, without));
+        }
+        let refused = match device.queue_pair(completions, limits.capacity) {
+            Err(error) if is_unsuitable(&error) && limits.capacity.inline_bytes > 0 => error,
+            made => return Some(made),
+        };
+        let Ok(pair) = device.queue_pair(completions, without) else { return Some(Err(refused)) };
+        tracing::info!(nic = self.name.as_str(), "the device takes no inline bytes");
+        // Before any worker learns of the queue pair, through a lock.
+        self.refuses_inline.store(true, Ordering::Relaxed);
+        Some(Ok(pair))
+    }
+
+    /// Whether requests may carry bytes in themselves.
+    pub(crate) fn takes_inline(&self) -> bool {
+        !self.refuses_inline.load(Ordering::Relaxed)
+    }
+
     /// What is set, as far as the device can do it; `None` where it could not be opened.
     pub(crate) fn limits(&self) -> Option<&NicLimits> {
         Some(&self.opened.as_ref()?.limits)
     }
+}
+
+/// Whether a device may have refused what was asked for, and not the asking.
+fn is_unsuitable(error: &VerbsError) -> bool {
+    matches!(error.errno, Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS))
 }
 
 impl NicSnapshot {

@@ -1,5 +1,6 @@
-//! The thread that watches devices and time.
+//! The thread that watches time, and the one that watches devices.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,17 +10,31 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::Control;
 use crate::nic::NicFault;
+use crate::worker::Inbox;
 
 impl Control {
     /// Works until the table is closed.
     pub(super) fn watch(self: &Arc<Self>) {
         while !self.table.lock().closed {
-            let now = self.clock.now();
-            let devices = self.look_at_devices(now);
-            self.run_due(now);
-            let due = self.table.lock().deadline();
-            let next = [devices, due].into_iter().flatten().min();
-            self.sleep(next.map(|at| at.saturating_duration_since(self.clock.now())));
+            self.run_due(self.clock.now());
+            let next = self.table.lock().deadline();
+            self.sleep(&self.bell, next, std::iter::empty());
+        }
+    }
+
+    /// Takes the events of devices until the table is closed.
+    pub(super) fn watch_devices(&self) {
+        while !self.table.lock().closed {
+            let next = self.look_at_devices(self.clock.now());
+            let snapshot = self.nics.snapshot();
+            // The descriptor of a device that is gone is readable for ever.
+            let gone = |index| {
+                let mut views = snapshot.iter();
+                views.any(|(i, view)| i == index && matches!(view.link, Err(NicFault::Gone(_))))
+            };
+            let live = self.nics.iter().filter(|nic| !gone(nic.index()));
+            let devices = live.filter_map(|nic| nic.device());
+            self.sleep(&self.device_bell, next, devices.map(|device| device.event_fd()));
         }
     }
 
@@ -55,22 +70,21 @@ impl Control {
         self.table.lock().pauses.prune(now);
     }
 
-    fn sleep(&self, limit: Option<Duration>) {
-        let snapshot = self.nics.snapshot();
-        // The descriptor of a device that is gone is readable for ever.
-        let gone = |index| {
-            let mut views = snapshot.iter();
-            views.any(|(i, view)| i == index && matches!(view.link, Err(NicFault::Gone(_))))
-        };
-        let live = self.nics.iter().filter(|nic| !gone(nic.index()));
-        let devices = live.filter_map(|nic| nic.device());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.bell(), PollFlags::IN)];
-        fds.extend(devices.map(|d| PollFd::from_borrowed_fd(d.event_fd(), PollFlags::IN)));
+    /// Until then, until the bell rings, or until a descriptor is readable.
+    fn sleep<'a>(
+        &self,
+        bell: &'a Inbox,
+        until: Option<Instant>,
+        devices: impl Iterator<Item = BorrowedFd<'a>>,
+    ) {
+        let mut fds = vec![PollFd::from_borrowed_fd(bell.bell(), PollFlags::IN)];
+        fds.extend(devices.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let limit = until.map(|at| at.saturating_duration_since(self.clock.now()));
         // A millisecond more, so that what is due is due when we look.
         let limit = limit.map(|limit| limit + Duration::from_millis(1));
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         // An interrupted wait only looks too early.
         let _ = poll(&mut fds, limit.as_ref());
-        self.bell.hush();
+        bell.hush();
     }
 }

@@ -1,7 +1,7 @@
 //! Opening the devices, each into its slot.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Instant;
 
 use te_topology::{NicIndex, NicName};
@@ -92,8 +92,9 @@ impl Nics {
                 tracing::warn!(nic = name.as_str(), %fault, "NIC is inactive");
             }
             views.push(NicView { name: name.clone(), link, returns: 0 });
-            let (failures, health) = (AtomicU32::new(0), Mutex::new(health));
-            list.push(Nic { index, name, opened, failures, health });
+            let (failures, refuses_inline) = (AtomicU32::new(0), AtomicBool::new(false));
+            let health = Mutex::new(health);
+            list.push(Nic { index, name, opened, failures, refuses_inline, health });
         }
         if views.iter().all(|view| view.link.is_err()) {
             let cause = |view: NicView| Some((view.name, view.link.err()?));

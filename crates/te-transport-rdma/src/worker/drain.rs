@@ -53,6 +53,9 @@ impl Worker {
         if link.id.is_some() {
             return;
         }
+        if self.common.nics.nic(self.nic).is_some_and(|nic| !nic.takes_inline()) {
+            self.plan.stop_inline();
+        }
         let room = self.lane_room;
         let lane = |pair| Lane {
             pair,

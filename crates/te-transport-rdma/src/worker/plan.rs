@@ -76,6 +76,11 @@ impl Plan {
         self.max_ranges = self.max_ranges.min(ranges as usize).max(1);
     }
 
+    /// The device takes no bytes in requests themselves.
+    pub(super) fn stop_inline(&mut self) {
+        self.max_inline = 0;
+    }
+
     pub(super) fn clear(&mut self) {
         self.n = 0;
     }
