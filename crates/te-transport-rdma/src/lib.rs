@@ -1,4 +1,14 @@
-//! RDMA: one-sided reads and writes over reliable connections.
+//! RDMA: one-sided reads and writes over reliable connections, on all NICs of both hosts.
+//!
+//! ```text
+//!   submit ─▶ worker of a NIC ─▶ queue pairs        bytes: no lock, no allocation, no waiting
+//!                │      ▲
+//!          wants │      │ connections, NICs, memory  (messages, version numbers)
+//!                ▼      │
+//!              control, devices, memory table       may wait: handshakes, kernel, registration
+//! ```
+//!
+//! `docs/adr/0007-rdma.md` says why, `docs/wire.md` what travels, `docs/waits.md` how long things take.
 
 mod choose;
 mod config;
@@ -26,3 +36,8 @@ pub use survey::{
     survey,
 };
 pub use transport::{Rdma, RdmaStartError};
+
+/// Its example is compiled with the examples of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
