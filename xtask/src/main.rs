@@ -22,6 +22,7 @@ mod licences;
 mod loom;
 mod memory;
 mod needed;
+mod oracles;
 mod outcome;
 mod pyenv;
 mod rdma;

@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::artifacts::{self, Selection, TestProgram};
 use crate::journal::Journal;
+use crate::oracles::Oracle;
 use crate::outcome::{Outcome, TestResult};
 use crate::pyenv::{self, Peer};
 use crate::runner::{Choice, Runner};
@@ -55,9 +56,26 @@ pub(crate) fn run(
     for program in all.iter().filter(|program| CRATES.contains(&program.package.as_str())) {
         results.extend(runner.run_program(journal, program)?);
     }
+    results.extend(HEADERS.run(&runner, journal)?);
     results.extend(in_guests(runner, journal, order)?);
     Ok(results)
 }
+
+/// The committed bindings against those that are made of the installed headers.
+const HEADERS: Oracle = Oracle {
+    id: "te-oracles::verbs",
+    test: &["--features", "verbs", "--test", "verbs"],
+    // The crate's other test program wants hwloc as soon as one of them is built.
+    packages: &[
+        "libibverbs-dev",
+        "librdmacm-dev",
+        "libclang-dev",
+        "libhwloc-dev",
+        "libudev-dev",
+        "pkg-config",
+    ],
+    what: "set of headers of libibverbs",
+};
 
 /// Their tests run over the fake fabric.
 const CRATES: &[&str] = &["te-verbs", "te-transport-rdma"];

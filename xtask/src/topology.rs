@@ -1,8 +1,6 @@
 //! The suite `topology`: what hardware is where, and who is near whom; on machines in files, on this
 //! one, on emulated ones, and against what others read.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,11 +8,12 @@ use anyhow::Context as _;
 use crate::artifacts::{self, TestProgram};
 use crate::guest::{self, AffinityPrograms};
 use crate::journal::Journal;
-use crate::outcome::{Outcome, TestResult};
+use crate::oracles::Oracle;
+use crate::outcome::TestResult;
 use crate::runner::{Choice, Runner};
 use crate::suites::Order;
-use crate::workspace::{self, Workspace};
-use crate::{debian, system, ui, unit};
+use crate::workspace::Workspace;
+use crate::{debian, system, unit};
 
 /// Runs the suite.
 pub(crate) fn run(
@@ -46,7 +45,7 @@ pub(crate) fn run(
         order,
         &in_guest(workspace, &programs)?,
     )?);
-    results.extend(oracles(&runner, journal)?);
+    results.extend(HWLOC.run(&runner, journal)?);
     Ok(results)
 }
 
@@ -67,35 +66,10 @@ fn in_guest(workspace: &Workspace, programs: &[TestProgram]) -> anyhow::Result<A
     Ok(AffinityPrograms { te: workspace.target().join("debug/te"), kernel_tests })
 }
 
-/// A workspace of its own, since it links a library of the system.
-const ORACLES: &str = "crates/te-oracles";
-
-/// What it links, and what finds it.
-const LIBRARIES: &[&str] = &["libhwloc-dev", "libudev-dev", "pkg-config"];
-
 /// The hwloc library as a second reader.
-fn oracles(runner: &Runner<'_>, journal: &mut Journal) -> anyhow::Result<Vec<TestResult>> {
-    let id = "te-oracles";
-    if runner.filter.as_ref().is_some_and(|text| !id.contains(text.as_str())) {
-        return Ok(Vec::new());
-    }
-    if let Some(by_hand) = debian::install(journal, LIBRARIES)? {
-        let why = format!("there is no hwloc library; `{by_hand}`");
-        ui::say(&format!("  skipped: {why}"));
-        return Ok(vec![TestResult::new(id, Outcome::Skipped(why))]);
-    }
-    let folder: PathBuf = runner.workspace.path(ORACLES);
-    // The same versions as ours, and what else it needs.
-    std::fs::copy(runner.workspace.path("Cargo.lock"), folder.join("Cargo.lock"))
-        .context("cannot copy Cargo.lock to te-oracles")?;
-    let mut command: Command = workspace::cargo(&folder, "test");
-    command.args(["--test", "hwloc"]);
-    command.env("CARGO_TARGET_DIR", runner.workspace.target().join("oracles"));
-    // The filter chose the whole of it.
-    let whole = Runner { env: Vec::new(), filter: None, ..*runner };
-    let results = whole.run_cargo_test(journal, id, command)?;
-    if !results.iter().any(|result| result.outcome == Outcome::Passed) {
-        ui::say(&journal.tail(40)?);
-    }
-    Ok(results)
-}
+const HWLOC: Oracle = Oracle {
+    id: "te-oracles",
+    test: &["--test", "hwloc"],
+    packages: &["libhwloc-dev", "libudev-dev", "pkg-config"],
+    what: "hwloc library",
+};
