@@ -11,3 +11,5 @@ mod node;
 mod pair;
 #[path = "wheel/rules.rs"]
 mod rules;
+#[path = "wheel/store.rs"]
+mod store;

@@ -31,7 +31,8 @@ impl Two {
         config.matrix = Some(PriorityMatrix::parse(OPPOSED).expect("a good matrix"));
         let host = Host::new(verbs, config);
         let buffers = ["cpu:0", "cpu:1", "*"].map(|location| {
-            let region = Region::from(AlignedBuffer::zeroed(SIZE as usize).unwrap());
+            let region =
+                Region::from(AlignedBuffer::zeroed(usize::try_from(SIZE).unwrap()).unwrap());
             let location = location.parse().expect("a good location");
             host.register_with(&region, RegisterOptions { location, ..RegisterOptions::default() })
         });
