@@ -11,7 +11,7 @@ use crossbeam::queue::ArrayQueue;
 use parking_lot::RwLock;
 use te_metadata::{AddressFamily, EndpointQuestion, PeerClient, PeerLimits, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
-use te_topology::{MemoryLocation, NicIndex, Picker};
+use te_topology::{MemoryLocation, NicIndex, NicName, Picker};
 use te_transport::{
     Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,
     TransportContext, TransportRegisterError, is_in_step,
@@ -26,7 +26,7 @@ use crate::nic::{Nic, Nics};
 use crate::peer::PeerView;
 use crate::publish::{self, TeFacts};
 use crate::sync::Mutex;
-use crate::worker::{Admission, Command, Common, Inbox, Worker, WorkerParts};
+use crate::worker::{Admission, Command, Common, Inbox, Worker, WorkerParts, bind_near};
 
 /// The name in configuration, logs and descriptors.
 const NAME: &str = "rdma";
@@ -205,7 +205,12 @@ impl Rdma {
                         memory: memory.reader(),
                         chooser: self.chooser(&nics, nic.index().position() as u64),
                     });
-                    Some(started.lane(core, way.inbox, &context, self.config.work.spin)?)
+                    Some(started.lane(
+                        (core, nic.name().clone()),
+                        way.inbox,
+                        &context,
+                        self.config.work.spin,
+                    )?)
                 }
                 _ => None,
             };
@@ -265,7 +270,7 @@ fn way(nic: &Nic, capacity: usize) -> Result<Option<Way>, RdmaStartError> {
 impl Started {
     fn lane(
         &self,
-        core: Worker,
+        (core, nic): (Worker, NicName),
         inbox: Arc<Inbox>,
         context: &TransportContext,
         spin: Duration,
@@ -275,7 +280,10 @@ impl Started {
         let driver = Arc::new(Driver::new(core, waker, Arc::clone(&context.clock), spin));
         let runner = Arc::clone(&driver);
         let name = format!("te-rdma-{}", self.lanes.len());
-        self.threads.spawn(&name, move || runner.run_thread())?;
+        self.threads.spawn(&name, move || {
+            bind_near(&nic);
+            runner.run_thread();
+        })?;
         Ok(Lane { inbox, driver })
     }
 
