@@ -1,4 +1,5 @@
 //! Endpoint handshakes that are answered later, from another thread.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
 mod common;
 

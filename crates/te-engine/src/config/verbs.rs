@@ -94,7 +94,6 @@ impl RdmaSettings {
             patience: self.progress_timeout,
             flush_limit: self.flush_timeout,
             fence_limit: self.fence_timeout,
-            ..WorkSettings::default()
         }
     }
 
