@@ -1,5 +1,7 @@
 //! `rdma`: the transport over verbs.
 
+mod front;
+
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,21 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crossbeam::queue::ArrayQueue;
 use parking_lot::RwLock;
 use te_metadata::{AddressFamily, EndpointQuestion, PeerClient, PeerLimits, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
-use te_topology::{MemoryLocation, NicIndex, NicName, Picker};
+use te_topology::NicName;
 use te_transport::{
     Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,
     TransportContext, TransportRegisterError, is_in_step,
 };
 use te_verbs::{Verbs, VerbsError};
 
-use crate::choose::Chooser;
+use self::front::{Fronts, Touched, chooser};
 use crate::config::RdmaConfig;
 use crate::control::{Control, Handshakes, Parts, Way};
-use crate::memory::{MemoryReader, MemoryTable};
+use crate::memory::MemoryTable;
 use crate::nic::{Nic, Nics};
 use crate::peer::PeerView;
 use crate::publish::{self, TeFacts};
@@ -32,8 +33,6 @@ use crate::worker::{Admission, Command, Common, Inbox, Worker, WorkerParts, bind
 const NAME: &str = "rdma";
 /// How long dropping a transport that was not closed waits for its threads.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
-/// Choosers that are kept for later calls of `submit`.
-const FRONTS: usize = 64;
 /// A request is cut into pieces of at most so many slices' bytes.
 const MAX_PIECE: u64 = 16;
 
@@ -53,10 +52,7 @@ struct Started {
     lanes: Vec<Option<Lane>>,
     /// The only one that was opened, where there is only one.
     single: Option<usize>,
-    /// What `submit` chooses with, where there are several: one for each that runs at the same time.
-    fronts: ArrayQueue<Box<Front>>,
-    /// Makes choosers that are not alike.
-    seeds: AtomicU64,
+    fronts: Fronts,
     admission: Arc<Admission>,
     threads: Arc<Threads>,
     closed: Arc<AtomicU64>,
@@ -69,12 +65,6 @@ struct Started {
 struct Lane {
     inbox: Arc<Inbox>,
     driver: Arc<Driver<Worker>>,
-}
-
-/// What chooses our NIC for a slice.
-struct Front {
-    chooser: Chooser,
-    memory: MemoryReader,
 }
 
 /// Why the transport did not start.
@@ -172,9 +162,9 @@ impl Rdma {
             admission: Arc::clone(&admission),
             closed: Arc::clone(&closed),
         };
-        let fronts = ArrayQueue::new(FRONTS);
         #[expect(clippy::cast_possible_truncation, reason = "any part of a seed is one")]
-        let seeds = AtomicU64::new(context.incarnation.as_u128() as u64);
+        let seed = context.incarnation.as_u128() as u64;
+        let fronts = Fronts::new(&self.config, &nics, &memory, seed);
         let mut started = Started {
             nics: Arc::clone(&nics),
             memory: Arc::clone(&memory),
@@ -182,7 +172,6 @@ impl Rdma {
             lanes: Vec::new(),
             single: None,
             fronts,
-            seeds,
             admission,
             threads,
             closed,
@@ -203,7 +192,7 @@ impl Rdma {
                         max_ranges: limits.capacity.ranges,
                         inbox: Arc::clone(&way.inbox),
                         memory: memory.reader(),
-                        chooser: self.chooser(&nics, nic.index().position() as u64),
+                        chooser: chooser(&self.config, &nics, nic.index().position() as u64),
                     });
                     Some(started.lane(
                         (core, nic.name().clone()),
@@ -221,15 +210,6 @@ impl Rdma {
         started.single = first.filter(|_| opened.next().is_none());
         Ok(started)
     }
-
-    fn chooser(&self, nics: &Nics, seed: u64) -> Chooser {
-        chooser(&self.config, nics, seed)
-    }
-}
-
-fn chooser(config: &RdmaConfig, nics: &Nics, seed: u64) -> Chooser {
-    let picker = if config.in_turn { Picker::in_turn(seed) } else { Picker::random(seed) };
-    Chooser::new(nics, config.matrix.as_ref(), config.pairing.clone(), picker)
 }
 
 #[cfg(feature = "testing")]
@@ -287,12 +267,7 @@ impl Started {
         Ok(Lane { inbox, driver })
     }
 
-    fn submit(
-        &self,
-        config: &RdmaConfig,
-        peer: &Arc<RemoteSegment>,
-        source: &mut dyn SliceSource,
-    ) -> usize {
+    fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
         let closed = self.gate.read_recursive();
         if *closed {
             return 0;
@@ -303,7 +278,7 @@ impl Started {
         }
         let (mut taken, mut has_place) = (0, true);
         let mut touched = Touched::default();
-        let mut front = self.single.is_none().then(|| self.front(config));
+        let mut front = self.single.is_none().then(|| self.fronts.take());
         source.pour(&mut |slice| {
             let lane = match &mut front {
                 Some(front) => front.choose(&slice),
@@ -314,8 +289,9 @@ impl Started {
             has_place = self.admission.take();
             has_place
         });
-        // Where there is no place for it, as many as may ever run at once are there already.
-        front.map(|front| self.fronts.push(front));
+        if let Some(front) = front {
+            self.fronts.give_back(front);
+        }
         for lane in self.lanes.iter().enumerate().filter(|(i, _)| touched.has(*i)) {
             lane.1.iter().for_each(|lane| lane.driver.wake());
         }
@@ -325,16 +301,6 @@ impl Started {
             self.turn_away(peer);
         }
         taken
-    }
-
-    /// One that nobody uses, which is made where all are in use.
-    fn front(&self, config: &RdmaConfig) -> Box<Front> {
-        let make = || {
-            let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
-            let chooser = chooser(config, &self.nics, seed);
-            Box::new(Front { chooser, memory: self.memory.reader() })
-        };
-        self.fronts.pop().unwrap_or_else(make)
     }
 
     /// Somebody has more than there is room for.
@@ -366,39 +332,6 @@ impl Started {
         // Inside a step the thread to wait for is this one.
         let joined = !is_in_step() && self.threads.wait_until_none(deadline);
         CloseReport { settled: self.closed.load(Ordering::Relaxed), joined }
-    }
-}
-
-impl Front {
-    fn choose(&mut self, slice: &Slice) -> Option<usize> {
-        self.memory.refresh();
-        let address = slice.local.address();
-        let chunk = self.memory.chunk(address);
-        let location = chunk.map(|chunk| chunk.location_at(address));
-        let location = location.as_deref().unwrap_or(&MemoryLocation::Any);
-        let nic = self.chooser.local_nic(location, slice.attempt);
-        nic.map(NicIndex::position)
-    }
-}
-
-/// Which workers got something.
-#[derive(Default)]
-struct Touched {
-    first: u64,
-    /// Whether there is one behind those of `first`.
-    others: bool,
-}
-
-impl Touched {
-    fn add(&mut self, lane: usize) {
-        match lane {
-            0..64 => self.first |= 1 << lane,
-            _ => self.others = true,
-        }
-    }
-
-    fn has(&self, lane: usize) -> bool {
-        if lane < 64 { self.first >> lane & 1 == 1 } else { self.others }
     }
 }
 
@@ -459,8 +392,7 @@ impl Transport for Rdma {
     }
 
     fn submit(&self, peer: &Arc<RemoteSegment>, source: &mut dyn SliceSource) -> usize {
-        let started = self.started.get();
-        started.map_or(0, |started| started.submit(&self.config, peer, source))
+        self.started.get().map_or(0, |started| started.submit(peer, source))
     }
 
     fn cancel(&self, tokens: &[SliceToken]) {
