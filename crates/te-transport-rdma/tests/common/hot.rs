@@ -17,6 +17,9 @@ pub(crate) const PIECE: usize = 64 << 10;
 /// Slices that are handed over at once, for each NIC.
 pub(crate) const BATCH: usize = 64;
 
+/// NICs at most.
+const MOST: usize = 8;
+
 /// Counts ends.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
@@ -57,8 +60,12 @@ impl Hot {
             add_nic(&fake, "b", &format!("rxe{i}"), last + 1);
         }
         let count = Arc::new(Count::default());
-        let a = Host::telling(&fake, &hub, "a", config(), Arc::clone(&count) as _);
-        let b = Host::new(&fake, &hub, "b", config());
+        // Twice as many as are under way with the most NICs, so that nobody has to wait. The queues of all workers go through the caches
+        // of one core here; where they are used each worker has a core.
+        let mut config = config();
+        config.work.queue = 2 * BATCH * MOST;
+        let a = Host::telling(&fake, &hub, "a", config.clone(), Arc::clone(&count) as _);
+        let b = Host::new(&fake, &hub, "b", config);
         let len = PIECE * BATCH * nics;
         let (local, target) = (a.offer(len, 1), b.offer(len, 2));
         let remote = b.remote();
