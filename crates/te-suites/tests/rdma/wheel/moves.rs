@@ -1,8 +1,8 @@
 //! 1 byte to 256 MiB, each way, over one NIC and over two.
 
-use te_suites::{Direction, need, say};
+use te_suites::{Direction, need, retry_shim, say};
 
-use super::node::available;
+use super::node::{WheelSpec, available};
 use super::pair::{Caller, Ends, Pair};
 use crate::watched::Watched;
 
@@ -48,7 +48,12 @@ fn a_quarter_of_a_gibibyte_each_way() {
     let test = "wheel::moves::a_quarter_of_a_gibibyte_each_way";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
-    let mut pair = Pair::new(&verbs, 2, 258 * MIB);
+    // Emulated NICs that never give up may stand still for the 30 s that a call of the peer has.
+    let shim = need!(test, retry_shim().ok_or("TE_RETRY_SHIM names no file"));
+    let spec = WheelSpec::new("rxe2,rxe3", 258 * MIB)
+        .env("LD_PRELOAD", &shim.display().to_string())
+        .env("MC_TRANSFER_TIMEOUT", "80");
+    let mut pair = Pair::with(&verbs, 2, &spec);
     let ends = Ends { here: MIB + 3, there: MIB + 64, len: 256 * MIB };
     pair.moves(Caller::We, Direction::Write, ends, 5);
     pair.moves(Caller::TheWheel, Direction::Write, ends, 6);
