@@ -17,6 +17,7 @@
 mod active;
 mod passive;
 mod pool;
+mod refusals;
 mod table;
 mod watch;
 
@@ -31,10 +32,11 @@ use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
 use te_verbs::{CompletionQueue, QueuePair, Ready, Route};
 
 use self::pool::Pool;
+use self::refusals::{Refusals, Told};
 pub(crate) use self::table::Wish;
 use self::table::{Entry, Table};
 use crate::config::RdmaConfig;
-use crate::endpoint::{Ends, HandshakeError, NicPath};
+use crate::endpoint::{Ends, HandshakeError, NicPath, are_of_different_classes};
 use crate::memory::MemoryTable;
 use crate::nic::{Nic, NicChange, NicLink, Nics};
 use crate::sync::Mutex;
@@ -74,6 +76,8 @@ pub(crate) struct Control {
     /// By the index of the NIC; `None` for one that could not be opened.
     ways: Vec<Option<Way>>,
     table: Mutex<Table>,
+    /// What peers were refused, until it is told.
+    refusals: Mutex<Refusals>,
     /// Told when a connection has moved.
     moved: Condvar,
     active: Arc<Pool>,
@@ -134,6 +138,7 @@ impl Control {
             clock,
             ways,
             table,
+            refusals: Mutex::new(Refusals::default()),
             moved,
             active,
             passive,
@@ -187,8 +192,21 @@ impl Control {
         // Where it is not taken the question is dropped, which refuses it.
         self.passive.run(move || {
             let answer = control.run_passive(question.request());
+            if answer.is_refusal() {
+                control.note_refusal(question.request(), &answer);
+            }
             question.answer(answer);
         });
+    }
+
+    /// A peer that is refused asks again at once, so that one line tells of many refusals.
+    fn note_refusal(&self, question: &EndpointMessage, answer: &EndpointMessage) {
+        let path = NicPath::parse(&question.local_nic_path);
+        let server = path.as_ref().map_or("", NicPath::server);
+        let now = self.clock.now();
+        if self.refusals.lock().note(now, server, &answer.reply_msg) {
+            self.bell.ring();
+        }
     }
 
     /// A worker ends a connection, which it found broken.
@@ -242,6 +260,7 @@ impl Control {
         self.bell.ring();
         self.device_bell.ring();
         drop(gone);
+        self.refusals.lock().take_all().iter().for_each(Told::tell);
     }
 
     /// Ends a connection that was taken out of the table.
@@ -412,9 +431,7 @@ impl Control {
 /// What a refusal of a route means.
 fn refused_route(link: &NicLink, peer: &Ends, error: te_verbs::VerbsError) -> HandshakeError {
     let (ours, theirs) = (link.gid.gid, peer.gid);
-    let differs = ours.mapped_v4().is_some() != theirs.mapped_v4().is_some()
-        || ours.is_link_local() != theirs.is_link_local();
-    if error.errno == Some(libc::EINVAL) && differs {
+    if error.errno == Some(libc::EINVAL) && are_of_different_classes(ours, theirs) {
         return HandshakeError::GidClass { ours, theirs };
     }
     HandshakeError::Verbs(error)

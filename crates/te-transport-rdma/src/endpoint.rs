@@ -7,7 +7,8 @@ mod path;
 mod state;
 
 pub(crate) use handshake::{
-    Ends, HandshakeError, PeerEnds, answer, filled_refusal, read_answer, read_peer, ready, request,
+    Ends, HandshakeError, PeerEnds, answer, are_of_different_classes, filled_refusal, read_answer,
+    read_peer, ready, request,
 };
 pub(crate) use path::NicPath;
 pub(crate) use state::{AckRefused, Endpoint, OnAnswer, OnRequest};

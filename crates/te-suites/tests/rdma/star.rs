@@ -10,6 +10,8 @@ mod engines;
 mod faults;
 #[path = "star/moves.rs"]
 mod moves;
+#[path = "star/program.rs"]
+mod program;
 #[path = "star/questions.rs"]
 mod questions;
 #[path = "star/scene.rs"]

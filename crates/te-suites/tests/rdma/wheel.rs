@@ -3,12 +3,16 @@
 
 #[path = "wheel/faults.rs"]
 mod faults;
+#[path = "wheel/mismatch.rs"]
+mod mismatch;
 #[path = "wheel/moves.rs"]
 mod moves;
 #[path = "wheel/node.rs"]
 mod node;
 #[path = "wheel/pair.rs"]
 mod pair;
+#[path = "wheel/refused.rs"]
+mod refused;
 #[path = "wheel/rules.rs"]
 mod rules;
 #[path = "wheel/store.rs"]

@@ -241,6 +241,7 @@ fn took(begun: Instant, now: Instant) -> Duration {
 fn may_help(error: &HandshakeError) -> bool {
     match error {
         HandshakeError::Refused { .. }
+        | HandshakeError::RefusedGidClass { .. }
         | HandshakeError::QueuePairCount { .. }
         | HandshakeError::Replaced
         | HandshakeError::GidClass { .. }

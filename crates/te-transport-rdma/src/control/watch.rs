@@ -9,6 +9,7 @@ use te_topology::NicIndex;
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::Control;
+use super::refusals::Told;
 use crate::nic::NicFault;
 use crate::worker::Inbox;
 
@@ -18,6 +19,7 @@ impl Control {
         while !self.table.lock().closed {
             self.run_due(self.clock.now());
             let next = self.table.lock().deadline();
+            let next = [next, self.refusals.lock().deadline()].into_iter().flatten().min();
             self.sleep(&self.bell, next, std::iter::empty());
         }
     }
@@ -68,6 +70,8 @@ impl Control {
             self.connect(wish);
         }
         self.table.lock().pauses.prune(now);
+        let told = self.refusals.lock().due(now);
+        told.iter().for_each(Told::tell);
     }
 
     /// Until then, until the bell rings, or until a descriptor is readable.

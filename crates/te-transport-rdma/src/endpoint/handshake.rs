@@ -12,6 +12,8 @@
 //! I2  What a peer says changes nothing but the endpoint it speaks of; its GID is used to reach it,
 //!     never to choose ours.
 
+use std::net::Ipv6Addr;
+
 use te_metadata::{EndpointMessage, PeerError, QpNumber, sabotage};
 use te_topology::Gid;
 use te_transport::{FaultClass, Phase, SliceFault};
@@ -49,6 +51,19 @@ pub(crate) enum HandshakeError {
         /// In its words.
         reason: Box<str>,
     },
+    /// The peer refused, and its answer shows the likely cause.
+    #[error(
+        "{} cannot be reached from {}: their GIDs are of different classes; the peer refuses: {reason}",
+        short(.ours), short(.theirs)
+    )]
+    RefusedGidClass {
+        /// Ours.
+        ours: Gid,
+        /// The peer's.
+        theirs: Gid,
+        /// In its words.
+        reason: Box<str>,
+    },
     /// Both sides must use as many queue pairs.
     #[error("the peer uses {theirs} queue pairs and we {ours}: its setting must be ours")]
     QueuePairCount {
@@ -75,7 +90,7 @@ pub(crate) enum HandshakeError {
     #[error("a queue pair could not be connected")]
     Verbs(#[source] VerbsError),
     /// The way to the peer's GID was refused: the classes of the GIDs differ.
-    #[error("{ours} cannot reach {theirs}: their GIDs are of different classes")]
+    #[error("{} cannot reach {}: their GIDs are of different classes", short(.ours), short(.theirs))]
     GidClass {
         /// Ours.
         ours: Gid,
@@ -177,7 +192,7 @@ pub(crate) fn read_answer(
         if theirs > 0 && theirs != ours {
             return Err(HandshakeError::QueuePairCount { ours, theirs });
         }
-        return Err(HandshakeError::Refused { reason: shortened(&answer.reply_msg) });
+        return Err(refusal(question, &answer));
     }
     let is_mirrored = answer.local_nic_path == question.peer_nic_path
         && answer.peer_nic_path == question.local_nic_path;
@@ -195,6 +210,29 @@ pub(crate) fn read_answer(
         published.clone_into(&mut answer.local_gid);
     }
     read_peer(&answer)
+}
+
+/// What a refusal means; one that is filled says what the peer's end is.
+fn refusal(question: &EndpointMessage, answer: &EndpointMessage) -> HandshakeError {
+    let reason = shortened(&answer.reply_msg);
+    let gids = Gid::parse_bytes(&question.local_gid).zip(Gid::parse_bytes(&answer.local_gid));
+    match gids
+        .filter(|(ours, theirs)| !theirs.is_null() && are_of_different_classes(*ours, *theirs))
+    {
+        Some((ours, theirs)) => HandshakeError::RefusedGidClass { ours, theirs, reason },
+        None => HandshakeError::Refused { reason },
+    }
+}
+
+/// As people write the address that a GID is.
+fn short(gid: &Gid) -> Ipv6Addr {
+    Ipv6Addr::from(gid.bytes())
+}
+
+/// Whether one of two GIDs cannot be reached from the other, whatever lies between.
+pub(crate) fn are_of_different_classes(one: Gid, other: Gid) -> bool {
+    one.mapped_v4().is_some() != other.mapped_v4().is_some()
+        || one.is_link_local() != other.is_link_local()
 }
 
 /// A text of a peer, short enough for a message.

@@ -71,7 +71,7 @@ pub enum Finding {
         ports: u8,
     },
     /// The port has no link.
-    #[error("port {port} of {nic} is not active: {state:?}")]
+    #[error("port {port} of {nic} is not active but {}", format!("{state:?}").to_lowercase())]
     PortDown {
         /// The device.
         nic: NicName,

@@ -212,6 +212,9 @@ fn remote_side(job: &Job) -> RemoteSide {
     }
 }
 
+/// Neither side is told of the other's, and the NICs have no word for it.
+pub(super) const ANOTHER_MTU: &str = "the path MTU of the two sides may differ";
+
 /// What a status means for a slice (E52).
 fn fault_of(status: WorkStatus, job: &Job) -> SliceFault {
     let class = match status {
@@ -224,8 +227,10 @@ fn fault_of(status: WorkStatus, job: &Job) -> SliceFault {
         _ => FaultClass::Rail,
     };
     let text = match status {
-        WorkStatus::RemoteInvalidRequest => {
-            format!("{status}: the path MTU of the two sides may differ")
+        WorkStatus::RemoteInvalidRequest => format!("{status}: {ANOTHER_MTU}"),
+        // What a read brings is in packets of the peer's length, which our NIC drops.
+        WorkStatus::RetryExceeded if job.slice.op == Opcode::Read => {
+            format!("{status}: the peer's NIC does not answer, or {ANOTHER_MTU}")
         }
         _ => status.to_string(),
     };

@@ -7,6 +7,7 @@ use te_segment::{Opcode, SliceToken};
 use te_transport::{FaultClass, Phase, RemoteSide, SliceFault};
 use te_verbs::QueuePair;
 
+use super::complete::ANOTHER_MTU;
 use super::inbox::EndpointId;
 use super::link::{Lane, Link, State};
 use super::{TICK, Worker};
@@ -167,7 +168,10 @@ impl Worker {
                 self.retire(now, slot, &why);
             }
             State::Open if link.lanes.iter().any(is_late) => {
-                let text = format!("no progress within {} ms", patience.as_millis());
+                let mut text = format!("no progress within {} ms", patience.as_millis());
+                if link.lanes.iter().any(|lane| is_late(lane) && self.waits_for_a_read(lane)) {
+                    text = format!("{text}: the peer's NIC does not answer, or {ANOTHER_MTU}");
+                }
                 let why = SliceFault::new(FaultClass::Rail, Phase::Payload, text);
                 self.on_link_error(now, slot);
                 self.retire(now, slot, &why);
@@ -179,6 +183,12 @@ impl Worker {
             State::Fencing { until } if *until <= now => self.on_fenced(slot, false),
             _ => {}
         }
+    }
+
+    fn waits_for_a_read(&self, lane: &Lane) -> bool {
+        let jobs = lane.ring.front().map(|request| &request.jobs[..usize::from(request.n_jobs)]);
+        let mut jobs = jobs.into_iter().flatten().filter_map(|key| self.jobs.get(*key as usize));
+        jobs.any(|job| job.slice.op == Opcode::Read)
     }
 
     /// Makes another completion queue in the place of one that failed, once nothing is posted.

@@ -68,7 +68,8 @@ fn lines(device: &RdmaDevice) -> String {
         port.gids.iter().for_each(|row| text.push_str(&line(row, port)));
         if let Some(chosen) = &port.chosen {
             let (index, why) = (chosen.index, chosen.class);
-            text.push_str(&format!("      GID {index} is used: {why}\n"));
+            let when = if state == "active" { "" } else { " once the port is active" };
+            text.push_str(&format!("      GID {index} is used{when}: {why}\n"));
         }
     }
     text

@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use te_suites::{
-    Direction, Kind, Node, NodeSpec, free_port, need, now, pattern, say, te_bin, wait_until,
+    Direction, Kind, Node, NodeSpec, free_port, need, now, pattern, retry_shim, say, te_bin,
+    wait_until,
 };
 
 use super::node::{Wheel, WheelSpec, available};
@@ -95,4 +96,58 @@ fn fault13_a_peer_that_restarts_behind_a_store_is_reached_at_its_new_port() {
     ours.verify(4096, LEN, 3);
     peer.quit();
     ours.quit();
+}
+
+/// The peer writes to us; its return code and how long that took.
+fn peer_writes(peer: &mut Wheel, ours: &mut Node, seed: u64) -> (i64, Duration) {
+    peer.put(0, &pattern::bytes(seed, usize::try_from(LEN).expect("1 MiB")));
+    let (to, begun) = (ours.addr() + 4096, now());
+    let rc = peer.transfer(Direction::Write, "node-te", (0, to), LEN);
+    if rc == 0 {
+        ours.verify(4096, LEN, seed);
+    }
+    (rc, begun.elapsed())
+}
+
+#[test]
+fn fault13_a_peer_that_knows_us_behind_a_store_never_finds_our_new_port() {
+    // Peer fault 13, issue 7: the peer's failure is the expected result. It keeps the address of a name
+    // for ever; an engine of ours and a fresh peer ask the store again. Its NICs give up here, so that
+    // it is not their endless retries that fail.
+    let test = "wheel::store::fault13_a_peer_that_knows_us_behind_a_store_never_finds_our_new_port";
+    need!(test, available());
+    need!(test, Watched::with_devices(4));
+    need!(test, Kind::Te.available());
+    let shim = need!(test, retry_shim().ok_or("TE_RETRY_SHIM names no file"));
+    let service = Service::start();
+    let mut target = ours(&service).start();
+    let mut friend = ours(&service).rdma("rxe1").host("node-friend").start();
+    let yielding = theirs(&service).env("LD_PRELOAD", &shim.display().to_string());
+    let mut peer = yielding.start();
+    assert_eq!(peer_writes(&mut peer, &mut target, 1).0, 0, "before the restart");
+    friend.pattern(0, LEN, 2);
+    friend.write("node-te", friend.addr(), target.addr(), LEN).ok();
+    let old = target.rpc_port();
+    target.child().kill();
+    let mut target = ours(&service).start();
+    assert_ne!(target.rpc_port(), old, "the port is another one");
+    for _ in 0..2 {
+        let (rc, took) = peer_writes(&mut peer, &mut target, 3);
+        say(&format!("row the peer that knew us: return code {rc} after {took:.1?}"));
+        assert_ne!(rc, 0, "it asks the store again: docs/rdma-faults.md says that it does not");
+    }
+    let begun = now();
+    friend.pattern(0, LEN, 4);
+    friend.write("node-te", friend.addr(), target.addr(), LEN).ok();
+    target.verify(0, LEN, 4);
+    say(&format!("row an engine of ours that knew us wrote after {:.1?}", begun.elapsed()));
+    peer.lives();
+    peer.quit();
+    let mut fresh = yielding.start();
+    let (rc, took) = peer_writes(&mut fresh, &mut target, 5);
+    say(&format!("row a fresh peer: return code {rc} after {took:.1?}"));
+    assert_eq!(rc, 0, "a fresh peer");
+    fresh.quit();
+    friend.quit();
+    target.quit();
 }

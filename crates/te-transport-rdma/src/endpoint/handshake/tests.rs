@@ -66,6 +66,14 @@ fn e26_a_refusal_is_told_by_its_message_alone() {
     assert!(matches!(no(empty), HandshakeError::Refused { reason } if &*reason == "no such NIC"));
     let filled = filled_refusal(good_answer(), "RTR".to_owned());
     assert!(matches!(no(filled), HandshakeError::Refused { .. }));
+    let local = "fe:80:00:00:00:00:00:00:00:00:00:00:00:00:00:01".to_owned();
+    let foreign = EndpointMessage { local_gid: local, ..good_answer() };
+    let told = no(filled_refusal(foreign, "RTR".to_owned())).text();
+    assert_eq!(
+        told,
+        "::ffff:192.168.77.1 cannot be reached from fe80::1: their GIDs are of different classes; the \
+         peer refuses: RTR"
+    );
     let other = EndpointMessage { qp_num: numbers(&[1, 2, 3]), ..good_answer() };
     let filled = filled_refusal(other.clone(), "QP count mismatch".to_owned());
     for answer in [filled, other] {
