@@ -74,7 +74,8 @@ const ISSUES: &[Issue] = &[
         faults: &[3..=4, 13..=13],
         field_bugs: &[44, 48],
         acceptance: &[10..=10, 82..=97],
-        further: &[],
+        // Of what the wire shows of connections.
+        further: &["E14", "E22", "E26", "E31", "E32", "E55", "E57", "E58"],
     },
 ];
 
