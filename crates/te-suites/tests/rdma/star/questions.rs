@@ -83,7 +83,7 @@ fn with(question: &Value, key: &str, value: Value) -> Value {
 
 #[test]
 fn a_good_question_gets_a_mirrored_answer_and_the_same_one_again() {
-    // Issue 7, type 0: type byte, mirrored paths, same numbers, new numbers, acks.
+    // E32, issue 7, type 0: type byte, mirrored paths, same numbers, new numbers, acks.
     let test = "star::questions::a_good_question_gets_a_mirrored_answer_and_the_same_one_again";
     let asked = Asked::new(&need!(test, Watched::with_devices(8)));
     let question = asked.question("127.0.0.1:7@rxe0", &[300, 301]);
@@ -153,7 +153,7 @@ fn hostile_questions_cost_neither_the_process_nor_a_queue_pair() {
 
 #[test]
 fn fb48_a_foreign_gid_never_changes_ours() {
-    // Issue 7, foreign GID; FB48; defect 3 of the peer: a zero GID makes it take another of its own.
+    // E14, FB48, issue 7, foreign GID; defect 3 of the peer: a zero GID makes it take another of its own.
     let test = "star::questions::fb48_a_foreign_gid_never_changes_ours";
     let asked = Asked::new(&need!(test, Watched::with_devices(8)));
     let good = asked.question("127.0.0.1:7@rxe0", &[300, 301]);
@@ -209,7 +209,7 @@ fn five_addresses_that_nobody_has_keep_no_probe_waiting() {
 
 #[test]
 fn three_hundred_half_open_connections_go_by_themselves() {
-    // Issue 7, half-open; defect 5 of the peer: they stay for ever.
+    // E31, issue 7, half-open; defect 5 of the peer: they stay for ever.
     let test = "star::questions::three_hundred_half_open_connections_go_by_themselves";
     let asked = Asked::new(&need!(test, Watched::with_devices(8)));
     let mut most = 0;

@@ -177,7 +177,7 @@ fn a_peer_whose_nics_never_give_up_does_not_reach_us_after_our_restart() {
 
 #[test]
 fn our_only_link_flaps_and_we_reach_the_peer_when_it_is_back() {
-    // Issue 7: ours is back within 2 s of the port; the peer's own NIC sees nothing of it.
+    // E55, issue 7: ours is back within 2 s of the port; the peer's own NIC sees nothing of it.
     let test = "wheel::faults::our_only_link_flaps_and_we_reach_the_peer_when_it_is_back";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));

@@ -92,7 +92,7 @@ fn with_gid(index: u16) -> RdmaConfig {
 
 #[test]
 fn a_peer_with_a_gid_of_another_class_is_a_named_finding_and_asked_a_few_times() {
-    // Issue 7, not exchanged, and refusal: the peer refuses our question after it made queue pairs. Our
+    // E57, issue 7, not exchanged, and refusal: the peer refuses our question after it made queue pairs. Our
     // tries are bounded, have pauses between them, and leave nothing behind.
     let test = "wheel::mismatch::a_peer_with_a_gid_of_another_class_is_a_named_finding_and_asked_a_few_times";
     need!(test, available());
@@ -126,7 +126,7 @@ fn a_peer_with_a_gid_of_another_class_is_a_named_finding_and_asked_a_few_times()
 
 #[test]
 fn a_peer_that_comes_from_a_gid_of_another_class_leaves_no_queue_pair() {
-    // Issue 7, refusal: it comes about 17 times, each time with fresh queue pairs.
+    // E57, issue 7, refusal: it comes about 17 times, each time with fresh queue pairs.
     let test =
         "wheel::mismatch::a_peer_that_comes_from_a_gid_of_another_class_leaves_no_queue_pair";
     need!(test, available());

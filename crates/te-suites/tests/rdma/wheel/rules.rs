@@ -115,7 +115,7 @@ fn a_peer_that_counts_places_finds_the_right_nic_with_both_up_and_with_one() {
 
 #[test]
 fn a_peer_with_another_number_of_queue_pairs_is_reached_both_ways() {
-    // Issue 7, not exchanged: as passive side its count is taken, as active side it is learned from the
+    // E26, issue 7, not exchanged: as passive side its count is taken, as active side it is learned from the
     // filled refusal.
     let test = "wheel::rules::a_peer_with_another_number_of_queue_pairs_is_reached_both_ways";
     need!(test, available());
