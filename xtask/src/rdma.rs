@@ -34,7 +34,7 @@ const BOOTS: &[Boot] = &[
 ];
 
 /// The longest that the tests of one machine may take, in seconds that the machine could run.
-const LIMIT: &str = "420";
+const LIMIT: &str = "600";
 
 /// Runs the suite.
 pub(crate) fn run(
