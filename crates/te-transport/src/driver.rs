@@ -20,6 +20,8 @@
 //! I3  A panic in a step leaves its thread and the claim as if the step had ended.
 //! I4  Without work the thread sleeps without a timeout.
 //! I5  A caller that drives looks for news at least once, also when its time is up already.
+//! I6  Steps that report, after which callers come out and in again, do not keep the loop from looking
+//!     for events: it does so after a few steps at the latest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -89,10 +91,15 @@ pub struct Driver<C> {
     clock: Arc<dyn Clock>,
 }
 
+/// Steps in a row without a look for events.
+const MOST_BLIND: u32 = 4;
+
 /// What whoever runs the loop has.
 struct Turned<C> {
     core: C,
     spin: Spin,
+    /// Steps since events were looked for.
+    blind: u32,
     /// Whether the core is given away between two looks.
     gives_way: bool,
 }
@@ -149,6 +156,7 @@ impl<C: Core> Driver<C> {
             turned: Mutex::new(Turned {
                 core,
                 spin: Spin::new(spin, clock.now()),
+                blind: 0,
                 gives_way: false,
             }),
             waker,
@@ -264,6 +272,11 @@ impl<C: Core> Driver<C> {
     }
 
     fn step(&self, turned: &mut Turned<C>, now: Instant) {
+        if turned.blind >= MOST_BLIND {
+            turned.core.wait(Some(Duration::ZERO));
+            turned.blind = 0;
+        }
+        turned.blind += 1;
         let in_step = InStep::enter();
         let step = turned.core.step(now);
         drop(in_step);
@@ -275,7 +288,8 @@ impl<C: Core> Driver<C> {
 
     /// Looks for events, and sleeps until one comes where that is better.
     fn rest(&self, turned: &mut Turned<C>, now: Instant, until: Option<Instant>) {
-        let Turned { core, spin, gives_way } = turned;
+        let Turned { core, spin, gives_way, blind } = turned;
+        *blind = 0;
         if !core.is_eager() && core.expects() && spin.goes_on(now) {
             if spin.is_first_look() {
                 *gives_way = core.shares_core();

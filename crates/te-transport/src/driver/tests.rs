@@ -121,3 +121,37 @@ fn a_nudge_steps_unless_somebody_runs_the_loop() {
     assert_eq!(driver.reported.load(Ordering::SeqCst), 1);
     assert!(!driver.claimed.load(Ordering::SeqCst));
 }
+
+/// A core that always has something to report does not keep what else happens from being seen.
+#[test]
+fn steps_that_report_do_not_keep_events_from_being_looked_for() {
+    struct Busy(Looker);
+    impl Core for Busy {
+        fn step(&mut self, _now: Instant) -> Step {
+            Step { reported: 1, moved: true }
+        }
+        fn is_eager(&self) -> bool {
+            true
+        }
+        fn expects(&self) -> bool {
+            true
+        }
+        fn shares_core(&mut self) -> bool {
+            false
+        }
+        fn deadline(&mut self) -> Option<Instant> {
+            None
+        }
+        fn wait(&mut self, timeout: Option<Duration>) {
+            self.0.wait(timeout);
+        }
+        fn finish(&mut self, _now: Instant) {}
+    }
+    let driver = driver(Busy(Looker::default()));
+    let until = Instant::now() + Duration::from_secs(30);
+    driver.note_seen();
+    for _ in 0..10 * MOST_BLIND {
+        assert_eq!(driver.drive(until), Driven::Ran);
+    }
+    assert!(driver.turned.lock().core.0.looks >= 9);
+}
