@@ -56,9 +56,10 @@ pub(crate) fn run(common: &Common, args: &Demo) -> Result<(), CliError> {
     report::leg(&written)?;
     let read = demo.leg(Opcode::Read, args.size)?;
     report::leg(&read)?;
+    let transport = engine.transport_to(demo.opened.id).unwrap_or("none");
     demo.child.end()?;
     session::close(&engine);
-    report::conclude()
+    report::conclude(transport)
 }
 
 struct Demonstration<'a> {

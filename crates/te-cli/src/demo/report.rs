@@ -37,7 +37,7 @@ impl Leg {
 
 pub(super) fn introduce(size: u64, child: &Child) -> Result<(), CliError> {
     output::line(&format!(
-        "te demo: {} each way between two processes of this machine, over TCP\n\n  \
+        "te demo: {} each way between two processes of this machine\n\n  \
          process {}  moves and compares\n  \
          process {}  exposes segment {}\n\n\
          {}",
@@ -54,11 +54,12 @@ pub(super) fn leg(leg: &Leg) -> Result<(), CliError> {
     output::line(&row(leg))
 }
 
-pub(super) fn conclude() -> Result<(), CliError> {
-    output::line(
-        "\nEvery byte was compared with its pattern by the side that received it.\n\
-         GB are 10^9 bytes; CPU s/GB is user and system time of all threads while bytes moved.",
-    )
+/// `transport` is what moved the bytes.
+pub(super) fn conclude(transport: &str) -> Result<(), CliError> {
+    output::line(&format!(
+        "\nThe bytes went by `{transport}`. Each was compared with its pattern by the side that received it.\n\
+         GB are 10^9 bytes; CPU s/GB is user and system time of all threads while bytes moved."
+    ))
 }
 
 fn head() -> String {

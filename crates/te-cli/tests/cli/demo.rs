@@ -11,7 +11,8 @@ fn the_demo_moves_checks_and_tells() {
         "the other process\n",
         "\n  read",
         "this process\n",
-        "Every byte was compared",
+        "\nThe bytes went by `",
+        "was compared with its pattern",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }
