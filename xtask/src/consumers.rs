@@ -4,8 +4,6 @@
 //! each crate is used alone, with each feature. It has its own lock file, which starts as a copy of
 //! ours: the same versions, and nothing to ask a registry for.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 
 use crate::features::{Build, builds};
@@ -26,14 +24,7 @@ pub(crate) fn run(
     std::fs::copy(workspace.path("Cargo.lock"), folder.join("Cargo.lock"))
         .context("cannot copy Cargo.lock to consumers/")?;
     let metadata = workspace::metadata(&folder, &["--no-deps"])?;
-    let runner = Runner {
-        workspace,
-        level: order.level,
-        env: Vec::new(),
-        one_by_one: false,
-        limit: Duration::from_secs(900),
-        filter: None,
-    };
+    let runner = Runner { filter: None, ..Runner::new(workspace, order) };
     let mut results = Vec::new();
     for build in workspace::packages(&metadata).flat_map(builds) {
         if order.filter.as_ref().is_none_or(|text| build.id().contains(text)) {

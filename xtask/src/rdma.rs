@@ -42,14 +42,7 @@ pub(crate) fn run(
     journal: &mut Journal,
     order: &Order,
 ) -> anyhow::Result<Vec<TestResult>> {
-    let runner = Runner {
-        workspace,
-        level: order.level,
-        env: Vec::new(),
-        one_by_one: false,
-        limit: Duration::from_secs(900),
-        filter: order.filter.clone(),
-    };
+    let runner = Runner::new(workspace, order);
     let mut results = Vec::new();
     // The programs of the suite `unit`, so that they are built once.
     let all = artifacts::build_tests(workspace, journal, &unit::selection())?;

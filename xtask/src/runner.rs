@@ -13,6 +13,7 @@ use crate::libtest::{self, Parser, Verdict};
 use crate::outcome::{Outcome, Tally, TestResult};
 use crate::run::{self, Ended};
 use crate::skips::SkipLog;
+use crate::suites::Order;
 use crate::ui::{self, Stopwatch};
 use crate::workspace::Workspace;
 
@@ -32,6 +33,20 @@ pub(crate) struct Runner<'a> {
     pub(crate) limit: Duration,
     /// Only tests whose name contains this.
     pub(crate) filter: Option<String>,
+}
+
+impl<'a> Runner<'a> {
+    /// One for whole test programs: no more variables, 15 minutes each.
+    pub(crate) fn new(workspace: &'a Workspace, order: &Order) -> Self {
+        Self {
+            workspace,
+            level: order.level,
+            env: Vec::new(),
+            one_by_one: false,
+            limit: Duration::from_secs(900),
+            filter: order.filter.clone(),
+        }
+    }
 }
 
 /// Which tests of a program are run, and how it is started.

@@ -1,8 +1,6 @@
 //! The suite `topology`: what hardware is where, and who is near whom; on machines in files, on this
 //! one, on emulated ones, and against what others read.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 
 use crate::artifacts::{self, TestProgram};
@@ -24,12 +22,8 @@ pub(crate) fn run(
     // lstopo reads the same trees; `ip` makes network namespaces. Tests without them are skipped.
     debian::install(journal, &["hwloc-nox", "bzip2", "iproute2"])?;
     let runner = Runner {
-        workspace,
-        level: order.level,
         env: system::programs(workspace, journal, false)?,
-        one_by_one: false,
-        limit: Duration::from_secs(900),
-        filter: order.filter.clone(),
+        ..Runner::new(workspace, order)
     };
     // The programs of the suite `unit`, so that they are built once.
     let mut programs = artifacts::build_tests(workspace, journal, &unit::selection())?;

@@ -1,7 +1,5 @@
 //! The suite `unit`: every crate by itself.
 
-use std::time::Duration;
-
 use crate::artifacts::{self, Selection};
 use crate::journal::Journal;
 use crate::outcome::TestResult;
@@ -39,14 +37,7 @@ pub(crate) fn run(
     journal: &mut Journal,
     order: &Order,
 ) -> anyhow::Result<Vec<TestResult>> {
-    let runner = Runner {
-        workspace,
-        level: order.level,
-        env: Vec::new(),
-        one_by_one: false,
-        limit: Duration::from_secs(900),
-        filter: order.filter.clone(),
-    };
+    let runner = Runner::new(workspace, order);
     let all = selection();
     let mut programs = artifacts::build_tests(workspace, journal, &all)?;
     programs.extend(artifacts::build_tests(workspace, journal, &of_the_suites())?);

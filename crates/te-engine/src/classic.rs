@@ -314,8 +314,8 @@ impl DataPath for Classic {
         let Some(queue) = self.known_queue(peer.id()) else {
             return self.transports.iter().any(|transport| transport.reaches(peer));
         };
-        let reaches = queue.ways.reaches(peer, now);
-        if queue.ways.wants_news(now) {
+        let (reaches, wants_news) = queue.ways.reaches(peer, now);
+        if wants_news {
             let (peers, id) = (Arc::clone(&self.shared.peers), peer.id());
             // Where too much waits already, it is asked at a later request.
             drop(self.shared.workers.run(Box::new(move || drop(peers.fetch_now(id)))));

@@ -64,25 +64,24 @@ impl Ways {
         self.transports.iter().map(|transport| transport.description_version()).sum()
     }
 
-    /// Whether the peer is to be asked what it says now; see [`Paths::wants_news`].
-    pub(crate) fn wants_news(&self, now: Instant) -> bool {
-        self.paths.lock().wants_news(now)
-    }
-
-    /// Whether a transport reaches the peer. Asks them where that was not done lately, so it is for
-    /// threads that may wait.
-    pub(crate) fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> bool {
+    /// Whether a transport reaches the peer, and whether the peer is to be asked what it says now; see
+    /// [`Paths::wants_news`]. Asks the transports where that was not done lately, so it is for threads
+    /// that may wait.
+    pub(crate) fn reaches(&self, peer: &Arc<RemoteSegment>, now: Instant) -> (bool, bool) {
         let version = self.version();
-        let is_fresh = |paths: &Paths| paths.knows(peer, version) && paths.is_fresh(now);
-        let known = Some(self.paths.lock()).filter(|paths| is_fresh(paths)).map(|p| p.reaches());
-        known.unwrap_or_else(|| self.look((peer, version), now))
+        let mut paths = self.paths.lock();
+        if !(paths.knows(peer, version) && paths.is_fresh(now)) {
+            drop(paths);
+            self.look((peer, version), now);
+            paths = self.paths.lock();
+        }
+        (paths.reaches(), paths.wants_news(now))
     }
 
-    fn look(&self, (peer, version): (&Arc<RemoteSegment>, u64), now: Instant) -> bool {
+    fn look(&self, (peer, version): (&Arc<RemoteSegment>, u64), now: Instant) {
         let reach = Vias::reaching(&self.transports, peer);
         let has_changed = self.paths.lock().learn((peer, version), reach, now);
         self.looks.fetch_add(u32::from(has_changed), Ordering::AcqRel);
-        reach.first().is_some()
     }
 
     /// Changes when another transport may have to be taken than before, but not with a mere rest; see
