@@ -352,6 +352,14 @@ impl TransferEngine {
         self.shared.batches.free(batch)
     }
 
+    /// Nobody will ask for the batch again: it is freed now, or when it is final. Nothing is called
+    /// back.
+    pub fn abandon_batch(&self, batch: BatchId) {
+        if self.owner.is_here() {
+            self.shared.batches.orphan(batch);
+        }
+    }
+
     // ---- messages
 
     /// Takes the notifications that arrived, oldest first.
