@@ -1,0 +1,5 @@
+"""Tags of messages between ranks; one rank sends none."""
+
+
+class P2PTag:
+    pass
