@@ -1,28 +1,109 @@
 //! Memory that the engine hands out by address (A154).
+//!
+//! Blocks up to 256 MiB are cut from arenas, each of which is registered as one buffer; larger ones
+//! are buffers of their own. A block that is given back joins its free twin, so that an arena of
+//! which nothing is in use is whole again.
 
+mod buddy;
+
+use std::collections::HashMap;
+
+use te_engine::{Region, RemoteAccess};
+use te_segment::Allocation;
+
+use self::buddy::{BLOCK_MAX, Buddy};
+use crate::code::Code;
 use crate::engine::Engine;
 use crate::failure::Failure;
 
-/// Arenas and what is free in them.
+/// Bytes of an arena. Its memory is taken from the system as it is touched.
+const ARENA: u64 = 2 << 30;
+
+/// Arenas, and what is in use.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {}
+pub(crate) struct Pool {
+    arenas: Vec<(Region, Buddy)>,
+    /// What was handed out: by address the length asked for.
+    given: HashMap<u64, u64>,
+}
 
 impl Engine {
-    /// Gives registered memory of at least `len` bytes.
+    /// Gives registered, page-aligned memory of at least `len` bytes. It is zero when it is handed out
+    /// for the first time, and lives until it is given back or the engine is dropped.
     ///
     /// # Errors
-    /// [`crate::Code::InvalidArgument`] for no bytes, [`crate::Code::Memory`].
-    pub fn allocate_managed(&self, _len: u64) -> Result<u64, Failure> {
+    /// [`Code::InvalidArgument`] for no bytes, [`Code::Memory`].
+    pub fn allocate_managed(&self, len: u64) -> Result<u64, Failure> {
         self.inner()?;
-        Err(Failure::invalid("memory", "not yet"))
+        let mut pool = self.core.pool.lock();
+        let address = match len {
+            0 => return Err(Failure::invalid("memory", "a buffer of no bytes")),
+            len if len <= BLOCK_MAX => self.take_block(&mut pool, len)?,
+            len => self.map(len)?.address(),
+        };
+        pool.given.insert(address, len);
+        Ok(address)
     }
 
     /// Takes such memory back.
     ///
     /// # Errors
-    /// [`crate::Code::AddressNotRegistered`] for what was not given, or with another length;
-    /// [`crate::Code::Busy`] while a transport holds it.
-    pub fn free_managed(&self, _address: u64, _len: u64) -> Result<(), Failure> {
-        self.inner().map(drop)
+    /// [`Code::AddressNotRegistered`] for what was not given, or with another length;
+    /// [`Code::Busy`] while a transfer uses a buffer of its own.
+    pub fn free_managed(&self, address: u64, len: u64) -> Result<(), Failure> {
+        self.inner()?;
+        let mut pool = self.core.pool.lock();
+        if pool.given.get(&address) != Some(&len) {
+            let cause = format!("no managed buffer of {len} bytes starts at {address:#x}");
+            return Err(Failure::new(Code::AddressNotRegistered, "memory", cause));
+        }
+        let arena = pool.arenas.iter_mut().find(|(region, _)| is_in(region, address));
+        match arena {
+            Some((region, blocks)) => blocks.give(address - region.address(), len),
+            None => self.unregister(address)?,
+        }
+        pool.given.remove(&address);
+        Ok(())
     }
+
+    fn take_block(&self, pool: &mut Pool, len: u64) -> Result<u64, Failure> {
+        let mut take = |(region, blocks): &mut (Region, Buddy)| {
+            blocks.take(len).map(|offset| region.address() + offset)
+        };
+        if let Some(address) = pool.arenas.iter_mut().find_map(&mut take) {
+            return Ok(address);
+        }
+        let region = self.map_arena()?;
+        let mut arena = (region.clone(), Buddy::new(region.len()));
+        let taken = take(&mut arena);
+        pool.arenas.push(arena);
+        taken.ok_or_else(|| Failure::new(Code::Memory, "memory", "an arena is too small"))
+    }
+
+    /// An arena as large as the system gives, down to the largest block.
+    fn map_arena(&self) -> Result<Region, Failure> {
+        let mut len = ARENA;
+        loop {
+            match self.map(len) {
+                Err(_) if len > BLOCK_MAX => len /= 2,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn map(&self, len: u64) -> Result<Region, Failure> {
+        let many = |_| Failure::new(Code::Memory, "memory", format!("no memory for {len} bytes"));
+        let bytes = usize::try_from(len).map_err(many)?;
+        let engine = self.inner()?;
+        // Without a file descriptor for it the memory is private, which is slower on one host only.
+        let region = engine
+            .allocate_as(Allocation::new(bytes).shareable())
+            .or_else(|_| engine.allocate_as(Allocation::new(bytes)))?;
+        self.register_regions(&[region.clone()], "*", RemoteAccess::ReadWrite)?;
+        Ok(region)
+    }
+}
+
+fn is_in(region: &Region, address: u64) -> bool {
+    address.checked_sub(region.address()).is_some_and(|offset| offset < region.len())
 }

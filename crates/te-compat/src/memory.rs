@@ -1,6 +1,8 @@
 //! Registering and touching memory by address (A23–A26, A42, A163).
 
-use te_engine::{MemoryLocation, Region, RegisterOptions, RemoteAccess, UnregisterError};
+use te_engine::{
+    LocalRange, MemoryLocation, Region, RegisterOptions, RemoteAccess, UnregisterError,
+};
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -99,6 +101,32 @@ impl Engine {
             };
             Failure::from(error).edit(|facts| facts.index = index)
         })
+    }
+
+    /// The range of these bytes, for requests to the engine below; registered or not.
+    ///
+    /// # Errors
+    /// [`crate::Code::InvalidArgument`] for null, wrapping and unmapped ranges.
+    pub fn local_range(&self, address: u64, len: u64) -> Result<LocalRange, Failure> {
+        self.inner()?;
+        Ok(self.core.regions.finder().range(address, len)?)
+    }
+
+    /// The ranges of many addresses and lengths.
+    ///
+    /// # Errors
+    /// As [`Engine::local_range`], with the position of the first that is not there.
+    pub fn local_ranges(
+        &self,
+        ranges: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<Vec<LocalRange>, Failure> {
+        self.inner()?;
+        let mut finder = self.core.regions.finder();
+        let named = ranges.into_iter().enumerate().map(|(index, (address, len))| {
+            let found = finder.range(address, len);
+            found.map_err(|error| Failure::from(error).with_index(index))
+        });
+        named.collect()
     }
 
     /// Whether a range shares a byte with a registered buffer; `false` for an empty one (A42).

@@ -3,9 +3,9 @@
 use std::error::Error as StdError;
 
 use te_engine::{
-    BatchError, BuildError, CopyError, EngineError, FaultClass, OpenError, PeerError, Phase,
-    RegionError, RegisterError, ResolveError, SubmitError, TaskFault, TransferError,
-    UnregisterError, WaitError,
+    AllocationError, BatchError, BuildError, CopyError, EngineError, FaultClass, OpenError,
+    PeerError, Phase, RangeError, RegionError, RegisterError, ResolveError, SubmitError, TaskFault,
+    TransferError, UnregisterError, WaitError,
 };
 use te_metadata::PeerPhase;
 
@@ -65,6 +65,22 @@ impl From<RegionError> for Failure {
     }
 }
 
+impl From<RangeError> for Failure {
+    fn from(error: RangeError) -> Self {
+        Self::invalid("memory", error.to_string())
+    }
+}
+
+impl From<AllocationError> for Failure {
+    fn from(error: AllocationError) -> Self {
+        let code = match error {
+            AllocationError::Length(_) | AllocationError::HugeShareable => Code::InvalidArgument,
+            _ => Code::Memory,
+        };
+        Self::new(code, "memory", chain(&error))
+    }
+}
+
 impl From<CopyError> for Failure {
     fn from(error: CopyError) -> Self {
         Self::new(Code::Memory, "memory", chain(&error))
@@ -116,6 +132,7 @@ impl From<OpenError> for Failure {
                 Self::new(Code::Clock, "open", cause).with_peer(name)
             }
             OpenError::Forked => Self::forked(),
+            OpenError::Closed => Self::invalid("closed", cause),
             _ => Self::invalid("open", cause),
         }
     }
@@ -158,8 +175,14 @@ fn peer_step(error: &PeerError) -> &'static str {
 
 impl From<Box<PeerError>> for Failure {
     fn from(error: Box<PeerError>) -> Self {
+        Self::from(*error)
+    }
+}
+
+impl From<PeerError> for Failure {
+    fn from(error: PeerError) -> Self {
         let peer = error.peer().to_string();
-        let made = Self::new(peer_code(&error), peer_step(&error), chain(&*error));
+        let made = Self::new(peer_code(&error), peer_step(&error), chain(&error));
         made.with_peer(&peer).edit(|facts| {
             facts.is_retryable = error.is_retryable();
             facts.is_timeout = error.is_timeout();
@@ -203,6 +226,7 @@ impl From<SubmitError> for Failure {
             }
             SubmitError::Overloaded { .. } => Self::new(Code::TooManyRequests, "submit", cause)
                 .edit(|facts| facts.is_retryable = true),
+            SubmitError::Closed => Self::invalid("closed", cause),
             _ => Self::invalid("submit", cause),
         }
     }
@@ -236,6 +260,12 @@ impl From<&TaskFault> for Failure {
     }
 }
 
+impl From<TaskFault> for Failure {
+    fn from(task: TaskFault) -> Self {
+        Self::from(&task)
+    }
+}
+
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         match error {
@@ -264,6 +294,7 @@ impl From<EngineError> for Failure {
             EngineError::Register(error) => Self::from(error),
             EngineError::Unregister(error) => Self::from(error),
             EngineError::Region(error) => Self::from(error),
+            EngineError::Range(error) => Self::from(error),
             EngineError::Peer(error) => Self::from(error),
             other => Self::invalid("call", chain(&other)),
         }
