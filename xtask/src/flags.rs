@@ -34,6 +34,8 @@ pub(crate) enum Verb {
     Shots(ShotsFlags),
     /// Measure against Mooncake, iperf3, memcpy and others, in turns; print the table with verdicts
     Bench(BenchFlags),
+    /// Build the Python wheels and the archive of their sources into target/wheels, and check them
+    Wheel(WheelFlags),
     /// Switch guards off one by one and check that a test notices each
     Sabotage(SabotageFlags),
     /// Run a program on an emulated machine with RDMA devices and NUMA nodes
@@ -170,6 +172,14 @@ pub(crate) struct BenchFlags {
     /// Judge and draw the samples of the last run again; measure nothing
     #[arg(long)]
     pub(crate) again: bool,
+}
+
+/// Flags of `wheel`.
+#[derive(Debug, Args)]
+pub(crate) struct WheelFlags {
+    /// Build quickly, for this machine only, and install into target/venv-te
+    #[arg(long)]
+    pub(crate) dev: bool,
 }
 
 /// Flags of `sabotage`.

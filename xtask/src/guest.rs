@@ -31,7 +31,7 @@ mod verbs;
 mod wire;
 
 pub(crate) use affinity::{Programs as AffinityPrograms, run as run_affinity};
-pub(crate) use elf::libraries_of;
+pub(crate) use elf::{libraries_of, strings_of};
 pub(crate) use flags::GuestFlags;
 pub(crate) use init::{is_first_process, main as first_process};
 pub(crate) use prepare::lacking;

@@ -25,6 +25,7 @@ mod needed;
 mod oracles;
 mod outcome;
 mod pyenv;
+mod python;
 mod rdma;
 mod results;
 mod rows;
@@ -43,6 +44,7 @@ mod tidy;
 mod topology;
 mod ui;
 mod unit;
+mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -81,6 +83,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<bool> {
         Verb::Rows(flags) => rows::run(&workspace, &flags),
         Verb::Shots(flags) => shots::run(&workspace, &flags),
         Verb::Bench(flags) => bench::run(&workspace, &flags),
+        Verb::Wheel(flags) => wheel::run(&workspace, &flags),
         Verb::Sabotage(flags) => sabotage::run(&workspace, &flags),
         // Its exit code is that of a program, and is told by the caller.
         Verb::Guest(flags) => Ok(guest::run(&flags)? == ExitCode::SUCCESS),

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use te_engine::{
     BuildError, ConfigError, FaultClass, OpenError, PeerError, Phase, RegionError, RemoteSide,
@@ -94,8 +93,8 @@ impl CliError {
         self
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.0.failure as u8)
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.0.failure as u8
     }
 
     /// Writes the line to standard error; where that is gone too, nobody is left to tell.

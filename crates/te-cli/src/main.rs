@@ -1,64 +1,7 @@
-//! The program `te`: exposes memory, reads and writes that of other processes, tells what it knows.
-//!
-//! Standard output carries results, standard error everything else. An error is one line; what the
-//! exit codes mean stands in [`error::Failure`] and in `te help`.
-
-mod args;
-mod checksum;
-mod clock;
-mod cpu;
-mod demo;
-mod error;
-mod logging;
-mod mover;
-mod output;
-mod pattern;
-mod place;
-mod progress;
-mod session;
-mod sink;
-mod source;
-mod stop;
-mod units;
-mod verbs;
+//! The program `te`.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Verb};
-use error::CliError;
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error.report();
-            error.exit_code()
-        }
-    }
-}
-
-fn run(cli: &Cli) -> Result<(), CliError> {
-    match &cli.verb {
-        Verb::Serve(args) => verbs::serve::run(&cli.common, args),
-        Verb::Write(args) => verbs::write::run(&cli.common, args),
-        Verb::Read(args) => verbs::read::run(&cli.common, args),
-        Verb::Notify(args) => verbs::peer::notify(&cli.common, args),
-        Verb::Probe(args) => verbs::peer::probe(&cli.common, args),
-        Verb::Segment(args) => verbs::segment::run(&cli.common, args),
-        Verb::Meta(args) => verbs::meta::run(&cli.common, args),
-        Verb::MetadataServer(args) => verbs::metadata_server::run(&cli.common, args),
-        Verb::Config(args) => verbs::config::run(&cli.common, args),
-        Verb::Topo(args) => verbs::topo::run(&cli.common, args),
-        Verb::Bench(args) => verbs::bench::run(&cli.common, args),
-        Verb::BenchTarget(args) => verbs::bench::run_target(&cli.common, args),
-        Verb::BenchIdle(args) => verbs::bench::run_idle(&cli.common, args),
-        Verb::BenchPeers(args) => verbs::bench::run_peers(&cli.common, args),
-        Verb::BenchPage(args) => verbs::bench::run_page(args),
-        Verb::Demo(args) => demo::run(&cli.common, args),
-        Verb::DemoTarget(args) => demo::target::run(&cli.common, args),
-        Verb::Completions { shell } => verbs::completions::run(*shell),
-    }
+    ExitCode::from(te_cli::main(te_cli::Program::this(), std::env::args_os()))
 }

@@ -35,6 +35,16 @@ pub(crate) fn libraries_of(file: &std::path::Path) -> anyhow::Result<Option<Vec<
     Ok(Some(needs.libraries))
 }
 
+/// The names of symbols and of their versions that a file needs or offers.
+///
+/// # Errors
+/// The file cannot be read, or is damaged.
+pub(crate) fn strings_of(file: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let strings = section(&bytes, ".dynstr")?.context("it has no .dynstr")?;
+    Ok(strings.split(|byte| *byte == 0).map(|it| String::from_utf8_lossy(it).into_owned()).collect())
+}
+
 /// Reads what a program or library needs.
 pub(crate) fn needs(bytes: &[u8]) -> anyhow::Result<Needs> {
     let segments = segments(bytes)?;

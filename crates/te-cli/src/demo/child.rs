@@ -1,13 +1,14 @@
 //! The second process, as the first one sees it: a line of commands, a line of answers.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::Value;
 
 use super::differs;
 use crate::args::Common;
 use crate::error::{CliError, Failure, system_text};
+use crate::program::Program;
 
 /// A running `te demo-target`. Dropping it closes its standard input, at which it ends.
 pub(super) struct Child {
@@ -20,8 +21,7 @@ pub(super) struct Child {
 
 impl Child {
     pub(super) fn start(common: &Common, size: u64) -> Result<Self, CliError> {
-        let program = std::env::current_exe().map_err(|cause| lost(system_text(&cause)))?;
-        let mut command = Command::new(program);
+        let mut command = Program::command().map_err(|cause| lost(system_text(&cause)))?;
         command.arg("demo-target").arg(size.to_string());
         if let Some(path) = &common.config {
             command.arg("--config").arg(path);

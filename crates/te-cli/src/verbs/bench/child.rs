@@ -1,7 +1,7 @@
 //! The second process, as the first one sees it.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, Stdio};
 
 use serde_json::Value;
 
@@ -9,6 +9,7 @@ use super::args::Bench;
 use super::settings::Settings;
 use crate::args::Common;
 use crate::error::{CliError, Failure, system_text};
+use crate::program::Program;
 
 /// A running `te bench-target`. Dropping it closes its standard input, at which it ends.
 pub(super) struct Child {
@@ -24,8 +25,7 @@ impl Child {
         args: &Bench,
         settings: &Settings,
     ) -> Result<Self, CliError> {
-        let program = std::env::current_exe().map_err(|cause| lost(system_text(&cause)))?;
-        let mut command = Command::new(program);
+        let mut command = Program::command().map_err(|cause| lost(system_text(&cause)))?;
         command.arg("bench-target").arg(args.most_memory().to_string()).envs(settings);
         if args.engine_memory {
             command.arg("--engine-memory");

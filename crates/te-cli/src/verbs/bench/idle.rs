@@ -1,7 +1,7 @@
 //! `te bench-idle` and `te bench-peers`: what an engine costs that has many peers and nothing to do.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,6 +14,7 @@ use crate::clock::Watch;
 use crate::cpu;
 use crate::error::{CliError, Failure, chain, system_text};
 use crate::output;
+use crate::program::Program;
 use crate::session;
 use crate::units::parse_seconds;
 
@@ -39,8 +40,7 @@ const BUFFERS: u64 = 10_000;
 const SETTLING: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(common: &Common, args: &Idle) -> Result<(), CliError> {
-    let program = std::env::current_exe().map_err(|cause| lost(system_text(&cause)))?;
-    let mut command = Command::new(program);
+    let mut command = Program::command().map_err(|cause| lost(system_text(&cause)))?;
     command.arg("bench-peers").arg(args.peers.to_string());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|cause| lost(system_text(&cause)))?;

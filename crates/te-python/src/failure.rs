@@ -1,0 +1,57 @@
+//! From [`Failure`] to the exceptions of `te_engine.errors`.
+
+use std::ffi::c_int;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use te_compat::Failure;
+
+/// The module with the exceptions.
+static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+
+/// A call that was made without the interpreter, in Python's terms.
+pub(crate) fn told<T>(py: Python<'_>, result: Result<T, Failure>) -> PyResult<T> {
+    result.map_err(|failure| raised(py, &failure))
+}
+
+/// The exception of a failure.
+pub(crate) fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
+    let made = facts(py, failure).and_then(|facts| made(py, "of_failure", (facts,)));
+    made.unwrap_or_else(|broken| broken)
+}
+
+/// Memory of a GPU or another device was given.
+pub(crate) fn device_memory(py: Python<'_>, device: c_int) -> PyErr {
+    made(py, "of_device", (device,)).unwrap_or_else(|broken| broken)
+}
+
+/// What is known of a failure, by name: what `last_error()` gives, and what exceptions are made of.
+pub(crate) fn facts<'py>(py: Python<'py>, failure: &Failure) -> PyResult<Bound<'py, PyDict>> {
+    let facts = failure.facts();
+    let dict = PyDict::new(py);
+    dict.set_item("code", facts.code.as_i32())?;
+    dict.set_item("kind", facts.code.name())?;
+    dict.set_item("phase", facts.phase)?;
+    dict.set_item("peer", facts.peer.as_deref())?;
+    dict.set_item("index", facts.index)?;
+    dict.set_item("attempt", facts.attempts)?;
+    dict.set_item("transport", facts.transport)?;
+    dict.set_item("cause", &*facts.cause)?;
+    dict.set_item("remote_side", facts.remote.map(|side| side.to_string()))?;
+    dict.set_item("local_state", facts.local.name())?;
+    dict.set_item("retryable", facts.is_retryable)?;
+    dict.set_item("timed_out", facts.is_timeout)?;
+    dict.set_item("text", failure.to_string())?;
+    Ok(dict)
+}
+
+fn made<'py, A>(py: Python<'py>, maker: &str, arguments: A) -> PyResult<PyErr>
+where
+    A: pyo3::call::PyCallArgs<'py>,
+{
+    let errors = ERRORS.get_or_try_init(py, || {
+        py.import("te_engine.errors").map(Bound::unbind)
+    })?;
+    Ok(PyErr::from_value(errors.bind(py).getattr(maker)?.call1(arguments)?))
+}

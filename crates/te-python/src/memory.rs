@@ -1,0 +1,115 @@
+//! What a Python object says of the memory that it stands for.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::raw;
+use crate::region::Region;
+
+/// Memory of this process, and what keeps it.
+pub(crate) struct Memory {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    pub(crate) is_writable: bool,
+    pub(crate) pin: Pin,
+}
+
+/// What keeps memory where it is for as long as it is used. Dropped with the interpreter attached.
+pub(crate) enum Pin {
+    /// Nothing: the caller does.
+    Caller,
+    /// A view that the object's owner has given.
+    Buffer(#[expect(dead_code, reason = "held, not used")] PyUntypedBuffer),
+    /// The object.
+    Object(#[expect(dead_code, reason = "held, not used")] Py<PyAny>),
+}
+
+impl Memory {
+    /// Memory of whatever Python has for it: a [`Region`], `(address, length)`, an object with the
+    /// buffer protocol, with DLPack, or with `__array_interface__`.
+    ///
+    /// # Errors
+    /// `TypeError` for other objects, `ValueError` for memory with gaps, `DeviceMemoryError`.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(region) = object.cast::<Region>() {
+            return region.get().memory(object);
+        }
+        if let Ok(pair) = object.cast::<PyTuple>() {
+            let (address, len) = pair.extract()?;
+            return Ok(Self { address, len, is_writable: true, pin: Pin::Caller });
+        }
+        match PyUntypedBuffer::get(object) {
+            Ok(buffer) => Self::of_buffer(buffer),
+            Err(error) => match Self::of_tensor(object)? {
+                Some(memory) => Ok(memory),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// The same, where the memory is to be written.
+    ///
+    /// # Errors
+    /// Also `ValueError` for memory that is read-only.
+    pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let memory = Self::of(object)?;
+        if memory.is_writable {
+            return Ok(memory);
+        }
+        Err(PyValueError::new_err("the memory is read-only, and is to be written"))
+    }
+
+    fn of_buffer(buffer: PyUntypedBuffer) -> PyResult<Self> {
+        if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
+            return Err(PyValueError::new_err("the buffer is not contiguous"));
+        }
+        Ok(Self {
+            address: buffer.buf_ptr().expose_provenance() as u64,
+            len: buffer.len_bytes() as u64,
+            is_writable: !buffer.readonly(),
+            pin: Pin::Buffer(buffer),
+        })
+    }
+
+    /// Tensors have no buffer protocol; they say where they lie in other ways.
+    fn of_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        if object.hasattr("__cuda_array_interface__")? {
+            raw::check_device(py, CUDA)?;
+        }
+        if object.hasattr("__dlpack__")? {
+            let device = object.call_method0("__dlpack_device__")?;
+            raw::check_device(py, device.get_item(0)?.extract()?)?;
+            let capsule = object.call_method0("__dlpack__")?;
+            let tensor = raw::tensor(capsule.cast::<PyCapsule>()?)?;
+            let pin = Pin::Object(capsule.unbind());
+            let raw::Tensor { address, len } = tensor;
+            return Ok(Some(Self { address, len, is_writable: true, pin }));
+        }
+        if object.hasattr("__array_interface__")? {
+            return Self::of_array(object).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn of_array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let facts = object.getattr("__array_interface__")?;
+        let strides = facts.call_method1("get", ("strides",))?;
+        if !strides.is_none() {
+            return Err(PyValueError::new_err("the array is not contiguous"));
+        }
+        let (address, is_readonly): (u64, bool) = facts.get_item("data")?.extract()?;
+        let shape: Vec<u64> = facts.get_item("shape")?.extract()?;
+        let kind: String = facts.get_item("typestr")?.extract()?;
+        let each: Option<u64> = kind.get(2..).and_then(|digits| digits.parse().ok());
+        let len = each.and_then(|each| shape.iter().try_fold(each, |all, n| all.checked_mul(*n)));
+        let len = len.ok_or_else(|| PyTypeError::new_err("the array has an unknown size"))?;
+        let pin = Pin::Object(object.clone().unbind());
+        Ok(Self { address, len, is_writable: !is_readonly, pin })
+    }
+}
+
+/// DLPack's number for memory of a CUDA device.
+const CUDA: i32 = 2;

@@ -1,0 +1,97 @@
+//! Numbers, lists of numbers and texts as calls take them.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PySequence, PyString};
+
+/// A number from 0 to 2^64 − 1; anything else is a `TypeError`, as Mooncake's calls have it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Number {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        object.extract::<u64>().map(Self).map_err(|_| {
+            PyTypeError::new_err("a whole number from 0 to 18446744073709551615 is expected")
+        })
+    }
+}
+
+/// A list of such numbers: an array of 64-bit integers, or any sequence of integers.
+#[derive(Debug)]
+pub(crate) struct Numbers(pub(crate) Vec<u64>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let object = object.to_owned();
+        if let Some(numbers) = of_array(&object)? {
+            return Ok(Self(numbers));
+        }
+        let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+        let sequence = object.cast::<PySequence>().ok().filter(|_| !is_text);
+        let Some(sequence) = sequence else {
+            return Err(PyTypeError::new_err("a sequence of whole numbers is expected"));
+        };
+        let mut numbers = Vec::with_capacity(sequence.len()?);
+        for item in sequence.try_iter()? {
+            let Number(number) = item?.extract()?;
+            numbers.push(number);
+        }
+        Ok(Self(numbers))
+    }
+}
+
+/// The numbers of an array, without an object for each.
+fn of_array(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
+    let py = object.py();
+    if object.is_instance_of::<pyo3::types::PyList>() {
+        return Ok(None);
+    }
+    if let Ok(buffer) = PyBuffer::<u64>::get(object) {
+        return buffer.to_vec(py).map(Some);
+    }
+    let Ok(buffer) = PyBuffer::<i64>::get(object) else { return Ok(None) };
+    let signed = buffer.to_vec(py)?;
+    let numbers = signed.iter().map(|number| u64::try_from(*number).ok()).collect();
+    match numbers {
+        Some(numbers) => Ok(Some(numbers)),
+        None => Err(PyTypeError::new_err("a number is below 0")),
+    }
+}
+
+/// A text, given as `str` or as UTF-8 bytes; `None` is told apart.
+#[derive(Debug, Clone)]
+pub(crate) struct Text(pub(crate) Option<String>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Text {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_none() {
+            return Ok(Self(None));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Self(Some(text.to_str()?.to_owned())));
+        }
+        let bytes = match object.cast::<PyBytes>() {
+            Ok(bytes) => bytes.as_bytes().to_vec(),
+            Err(_) => object.cast::<PyByteArray>()?.to_vec(),
+        };
+        let text = String::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self(Some(text)))
+    }
+}
+
+impl Text {
+    /// The text, where there must be one.
+    ///
+    /// # Errors
+    /// `RuntimeError` for `None`, as Mooncake's calls have it.
+    pub(crate) fn required(&self) -> PyResult<&str> {
+        self.0.as_deref().ok_or_else(|| PyRuntimeError::new_err("a name is expected, not None"))
+    }
+}

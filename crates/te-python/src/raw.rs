@@ -1,0 +1,101 @@
+//! Where addresses that Python code gives become memory: the only `unsafe` of this crate, beside that
+//! of [`crate::region`].
+//!
+//! I1  An address and a length are believed only as far as the engine checks them: it asks the
+//!     kernel, and copies so that unmapped memory is an error.
+#![allow(unsafe_code, reason = "pointers of Python objects; docs/memory-safety.md")]
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyCapsuleMethods};
+use te_compat::CallerMemory;
+
+use crate::failure::device_memory;
+
+// SAFETY: no Rust reference is ever made to memory of Python objects. That no other memory appears
+// at a registered address is kept for objects by holding them, and for bare addresses it is what
+// docs/python.md asks of the caller, as Mooncake's calls do.
+const PROMISE: CallerMemory = unsafe { CallerMemory::promise() };
+
+/// The promise about all memory that Python code names.
+pub(crate) fn promise() -> CallerMemory {
+    PROMISE
+}
+
+/// Bytes that a DLPack capsule describes.
+pub(crate) struct Tensor {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+}
+
+/// Memory that this host's processors can read and write: plain, or pinned for a device.
+const HOST: [c_int; 3] = [1, 3, 11];
+
+/// Refuses what is not memory of this host.
+///
+/// # Errors
+/// `DeviceMemoryError`.
+pub(crate) fn check_device(py: Python<'_>, device: c_int) -> PyResult<()> {
+    if HOST.contains(&device) { Ok(()) } else { Err(device_memory(py, device)) }
+}
+
+/// Reads a capsule as `__dlpack__()` gives it.
+///
+/// # Errors
+/// It is none, lies elsewhere than in this host's memory, or is not contiguous.
+pub(crate) fn tensor(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
+    let pointer = capsule.pointer_checked(Some(c"dltensor"))?.cast::<DlTensor>();
+    // SAFETY: a capsule of this name holds a `DLManagedTensor`, which begins with a `DLTensor` and
+    // lives as long as the capsule, which the caller has.
+    let tensor = unsafe { pointer.read() };
+    check_device(capsule.py(), tensor.device_type)?;
+    let n = usize::try_from(tensor.n_dimensions).unwrap_or(0);
+    let shape = numbers(tensor.shape, n);
+    if !is_contiguous(&shape, tensor.strides.map(|at| numbers(Some(at), n))) {
+        return Err(PyValueError::new_err("the tensor is not contiguous"));
+    }
+    let items = shape.iter().try_fold(1u64, |all, n| all.checked_mul(u64::try_from(*n).ok()?));
+    let bits = u64::from(tensor.bits) * u64::from(tensor.lanes);
+    let len = items.and_then(|items| items.checked_mul(bits)).map(|bits| bits.div_ceil(8));
+    let len = len.ok_or_else(|| PyValueError::new_err("the tensor has an impossible shape"))?;
+    let address = tensor.data.map_or(0, |at| at.as_ptr().expose_provenance() as u64);
+    Ok(Tensor { address: address.wrapping_add(tensor.byte_offset), len })
+}
+
+/// `DLTensor` of DLPack, as every version of it has.
+#[repr(C)]
+struct DlTensor {
+    data: Option<NonNull<c_void>>,
+    device_type: c_int,
+    _device: c_int,
+    n_dimensions: c_int,
+    _kind: u8,
+    bits: u8,
+    lanes: u16,
+    shape: Option<NonNull<i64>>,
+    strides: Option<NonNull<i64>>,
+    byte_offset: u64,
+}
+
+/// The numbers of a shape, or of strides.
+fn numbers(at: Option<NonNull<i64>>, n: usize) -> Vec<i64> {
+    let Some(at) = at else { return Vec::new() };
+    // SAFETY: DLPack says that there are as many numbers as dimensions.
+    (0..n).map(|index| unsafe { at.add(index).read() }).collect()
+}
+
+/// Whether the last dimension varies fastest, without gaps. Strides that are not told mean that.
+fn is_contiguous(shape: &[i64], strides: Option<Vec<i64>>) -> bool {
+    let Some(strides) = strides else { return true };
+    let mut expected = 1i64;
+    for (n, stride) in shape.iter().zip(&strides).rev() {
+        if *n != 1 && *stride != expected {
+            return shape.contains(&0);
+        }
+        expected = expected.saturating_mul(*n);
+    }
+    true
+}
