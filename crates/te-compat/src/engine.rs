@@ -15,6 +15,7 @@ use te_engine::{
 use te_segment::ForkMark;
 
 use crate::code::Code;
+use crate::complaints::Complaints;
 use crate::door::CallerMemory;
 use crate::failure::{Failure, chain};
 use crate::managed::Pool;
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) refused: Refused,
     pub(crate) started: Started,
     pub(crate) pool: Mutex<Pool>,
+    pub(crate) complaints: Complaints,
     /// How many NICs this host has; looked up when a transfer fails for the first time.
     pub(crate) nics: OnceLock<usize>,
 }
@@ -66,7 +68,14 @@ impl Engine {
     /// # Errors
     /// [`Failure`] of phase `build`; nothing of the engine runs then.
     pub fn new(options: &Options, memory: CallerMemory) -> Result<Self, Failure> {
-        let engine = options.builder()?.build()?;
+        Self::over(options.builder()?.build()?, memory)
+    }
+
+    /// The calls of this crate over an engine that was built otherwise.
+    ///
+    /// # Errors
+    /// [`Code::Memory`].
+    pub fn over(engine: TransferEngine, memory: CallerMemory) -> Result<Self, Failure> {
         let nothing = Region::from(AlignedBuffer::zeroed(1)?);
         let core = Core {
             engine,
@@ -76,6 +85,7 @@ impl Engine {
             refused: Refused::default(),
             started: Started::default(),
             pool: Mutex::default(),
+            complaints: Complaints::default(),
             nics: OnceLock::new(),
         };
         Ok(Self { core: Arc::new(core) })

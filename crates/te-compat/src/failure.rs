@@ -137,18 +137,21 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
         write!(f, "{}", facts.phase)?;
-        if let Some(peer) = facts.peer.as_deref().filter(|peer| !facts.cause.contains(*peer)) {
+        if let Some(peer) = facts.peer.as_deref().filter(|peer| !is_named(facts, peer)) {
             write!(f, " (peer {peer})")?;
         }
         write!(f, ": {}", facts.cause)?;
         match facts.local {
             LocalState::InUse => f.write_str("; local memory is in use"),
-            LocalState::Quarantined if !facts.cause.contains("quarantine") => {
-                f.write_str("; local memory is in quarantine")
-            }
+            LocalState::Quarantined => f.write_str("; local memory is in quarantine"),
             _ => Ok(()),
         }
     }
+}
+
+/// Whether the text names the peer already; an address that it was reached by does not count.
+fn is_named(facts: &Facts, peer: &str) -> bool {
+    facts.index.is_none() && facts.cause.contains(peer)
 }
 
 impl fmt::Debug for Failure {

@@ -55,7 +55,9 @@ impl Engine {
         let begun = self.begin_later(op, host, pieces, notify);
         begun.map_err(|failure| {
             self.drop_host(host);
-            failure.with_peer(host)
+            let failure = failure.with_peer(host);
+            self.core.complaints.tell(&failure);
+            failure
         })
     }
 

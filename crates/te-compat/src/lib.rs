@@ -29,6 +29,7 @@
 mod batch;
 mod bell;
 mod code;
+mod complaints;
 mod describe;
 mod door;
 mod engine;

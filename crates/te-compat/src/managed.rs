@@ -99,7 +99,7 @@ impl Engine {
         let region = engine
             .allocate_as(Allocation::new(bytes).shareable())
             .or_else(|_| engine.allocate_as(Allocation::new(bytes)))?;
-        self.register_regions(&[region.clone()], "*", RemoteAccess::ReadWrite)?;
+        self.register_regions(std::slice::from_ref(&region), "*", RemoteAccess::ReadWrite)?;
         Ok(region)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use te_engine::{Notify, SegmentId};
+use te_engine::{EngineError, Notify, OpenError, ResolveError, SegmentId};
 
 use crate::code::Code;
 use crate::engine::Engine;
@@ -27,7 +27,7 @@ impl Engine {
     /// [`Code::TooManyRequests`] where the peer has no room.
     pub fn notify_by_name(&self, name: &str, notify: &Notify) -> Result<(), Failure> {
         let sent = self.inner()?.notify(name, notify);
-        sent.map_err(|error| Failure::from(error).with_peer(name))
+        sent.map_err(|error| unanswered(error, name))
     }
 
     /// Sends a notification to the owner of an open segment.
@@ -45,7 +45,7 @@ impl Engine {
     /// As [`Engine::notify_by_name`].
     pub fn probe_by_name(&self, name: &str) -> Result<Duration, Failure> {
         let answered = self.inner()?.probe(name, PROBE_TIMEOUT);
-        answered.map_err(|error| Failure::from(error).with_peer(name))
+        answered.map_err(|error| unanswered(error, name))
     }
 
     /// The same for an open segment.
@@ -62,4 +62,20 @@ impl Engine {
         let found = self.inner()?.segment(SegmentId::from_u64(segment)).ok_or_else(unknown)?;
         Ok(found.name().as_str().to_owned())
     }
+}
+
+/// A name that leads to no address is one that was not found, as with the peer.
+fn unanswered(error: EngineError, name: &str) -> Failure {
+    let is_nameless = match &error {
+        EngineError::Open(OpenError::Name { .. }) => true,
+        EngineError::Open(OpenError::Resolve { cause, .. }) => {
+            matches!(**cause, ResolveError::BadAddress { .. })
+        }
+        _ => false,
+    };
+    Failure::from(error).with_peer(name).edit(|facts| {
+        if is_nameless {
+            facts.code = Code::Dns;
+        }
+    })
 }

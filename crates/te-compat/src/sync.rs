@@ -6,8 +6,11 @@
 use std::slice;
 use std::time::Duration;
 
-use te_engine::{BatchId, Notify, NotifyOutcome, Opcode, SegmentId, TransferRequest, WaitError};
+use te_engine::{
+    BatchId, Notify, NotifyOutcome, Opcode, OpenError, SegmentId, TransferRequest, WaitError,
+};
 
+use crate::code::Code;
 use crate::engine::Engine;
 use crate::failure::{Failure, LocalState};
 use crate::request::Piece;
@@ -63,7 +66,7 @@ impl Engine {
     /// As [`Engine::batch_transfer_sync`]; when all pieces are in place, the host gets `notify`.
     ///
     /// # Errors
-    /// As [`Engine::batch_transfer_sync`]; without a piece [`crate::Code::InvalidArgument`]. A
+    /// As [`Engine::batch_transfer_sync`]; without a piece [`Code::InvalidArgument`]. A
     /// notification that was not taken is no error: see [`Moved::notify`].
     pub fn transfer_sync_notify(
         &self,
@@ -115,15 +118,29 @@ impl Engine {
         loop {
             let failure = match self.host(host).and_then(&transfer) {
                 Ok(done) => return Ok(done),
-                Err(failure) => failure.with_peer(host),
+                Err(failure) => self.unless_closed(failure.with_peer(host)),
             };
             self.drop_host(host);
             let left = left.get_or_insert_with(|| self.further_nics());
             if *left == 0 || !may_repeat(&failure) {
+                self.core.complaints.tell(&failure);
                 return Err(failure);
             }
             *left -= 1;
         }
+    }
+
+    /// Closing the engine calls transfers back as well.
+    fn unless_closed(&self, failure: Failure) -> Failure {
+        let is_closed =
+            || matches!(self.core.engine.open_segment(self.local_name()), Err(OpenError::Closed));
+        if !failure.facts().is_timeout || !is_closed() {
+            return failure;
+        }
+        failure.edit(|facts| {
+            (facts.code, facts.phase) = (Code::InvalidArgument, "closed");
+            facts.is_timeout = false;
+        })
     }
 
     fn further_nics(&self) -> usize {

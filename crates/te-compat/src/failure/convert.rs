@@ -1,9 +1,10 @@
 //! From the engine's errors to failures: each kind gets its number, its phase and its peer.
 
 use std::error::Error as StdError;
+use std::io;
 
 use te_engine::{
-    AllocationError, BatchError, BuildError, CopyError, EngineError, FaultClass, OpenError,
+    AllocationError, BatchError, BuildError, CopyError, EngineError, FaultClass, Opcode, OpenError,
     PeerError, Phase, RangeError, RegionError, RegisterError, ResolveError, SubmitError, TaskFault,
     TransferError, UnregisterError, WaitError,
 };
@@ -251,13 +252,28 @@ impl From<&TaskFault> for Failure {
             FaultClass::Protocol | FaultClass::Corrupt => Code::Malformed,
             FaultClass::Cancelled | FaultClass::Closed => Code::InvalidArgument,
         };
-        let made = Self::new(code, step(task.fault.phase), task.to_string());
+        let made = Self::new(code, step(task.fault.phase), told(task));
         made.with_peer(&task.peer).with_index(task.index).edit(|facts| {
             facts.attempts = task.attempts;
             facts.local = quarantined(task.quarantined);
             facts.is_retryable = task.fault.class.is_retryable();
         })
     }
+}
+
+/// What happened to a request, without phase and peer, which stand apart.
+fn told(task: &TaskFault) -> String {
+    let op = match task.op {
+        Opcode::Read => "read",
+        Opcode::Write => "write",
+    };
+    let fault = &task.fault;
+    let at = fault.address.map(|address| format!(" with {address}")).unwrap_or_default();
+    let errno = fault.errno.map(|number| format!(" ({})", io::Error::from_raw_os_error(number)));
+    let tried =
+        if task.attempts > 1 { format!(", attempt {}", task.attempts) } else { String::new() };
+    let errno = errno.unwrap_or_default();
+    format!("request {} ({op}){at}: {}{errno}{tried}", task.index, fault.cause)
 }
 
 impl From<TaskFault> for Failure {
@@ -271,12 +287,20 @@ impl From<TransferError> for Failure {
         match error {
             TransferError::Submit(error) => Self::from(error),
             TransferError::Wait(error) => Self::from(error),
-            TransferError::Failed { failed, total, first } => Self::from(&*first).edit(|facts| {
-                if total > 1 {
-                    let cause = &facts.cause;
-                    facts.cause = format!("{failed} of {total} requests failed: {cause}").into();
-                }
-            }),
+            TransferError::Failed { failed, total, first } => {
+                // Nobody but its own limit calls a synchronous transfer back.
+                let is_late = first.fault.class == FaultClass::Cancelled;
+                Self::from(&*first).edit(|facts| {
+                    if is_late {
+                        (facts.code, facts.is_timeout) = (Code::Clock, true);
+                    }
+                    if total > 1 {
+                        let cause = &facts.cause;
+                        facts.cause =
+                            format!("{failed} of {total} failed, the first: {cause}").into();
+                    }
+                })
+            }
             other => Self::invalid("transfer", chain(&other)),
         }
     }

@@ -1,0 +1,213 @@
+//! How transfers and engines end: waits, cancels, bells, restarted peers, quarantine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and read the clock"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, SIZE, buffer, config, node, node_of, pattern, piece, promise};
+use te_compat::{
+    Bell, Code, Engine, LocalState, OPCODE_WRITE, Opcode, Options, Request, TaskState,
+    TransferOptions,
+};
+use te_engine::TransferEngine;
+use te_transport::Transport;
+use te_transport::testing::{FaultyTransport, Twist};
+use te_transport_tcp::{TcpConfig, TcpTransport};
+
+#[test]
+fn a156_a_restarted_peer_is_found_again() {
+    // A156, FB03, peer fault 13: the same name, another process's addresses; one failure at most.
+    let a = node(&["tcp"]);
+    let options = || Options::new("P2PHANDSHAKE", "127.0.0.1").config(config(&["tcp"]));
+    let first = node_of(options());
+    let (host, port) = (first.name(), first.engine.rpc_port());
+    a.fill(0, &pattern(4, 4096));
+    a.engine.transfer_sync(Opcode::Write, &host, piece(a.at(0), first.at(0), 4096)).unwrap();
+    let old = first.at(0);
+    first.engine.close(LIMIT).unwrap();
+    let failure =
+        a.engine.transfer_sync(Opcode::Write, &host, piece(a.at(0), old, 4096)).unwrap_err();
+    assert_eq!(failure.facts().peer.as_deref(), Some(host.as_str()), "{failure}");
+    assert_eq!(failure.facts().local, LocalState::Free);
+    let second = node_of(options().port(port));
+    assert_eq!(second.name(), host);
+    let begun = Instant::now();
+    let write = || a.engine.transfer_sync(Opcode::Write, &host, piece(a.at(0), second.at(0), 4096));
+    write().or_else(|_| write()).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(second.bytes(0, 4096) == pattern(4, 4096));
+    drop(first);
+}
+
+#[test]
+fn a_transfer_tells_of_its_end_by_every_way() {
+    // Waiting, asking, a function and a bell; before the end and after it.
+    let (a, b) = (node(&["tcp"]), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    a.fill(0, &pattern(6, SIZE));
+    let write =
+        Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: SIZE };
+    let options = TransferOptions { checked: true, ..TransferOptions::default() };
+    let transfer = a.engine.begin([write], options).unwrap();
+    let bell = Arc::new(Bell::new().unwrap());
+    let (sender, receiver) = channel();
+    let early = sender.clone();
+    transfer.on_end(move || early.send("early").unwrap()).unwrap();
+    transfer.ring(&bell, 17).unwrap();
+    assert_eq!(receiver.recv_timeout(LIMIT).unwrap(), "early");
+    let state = transfer.wait(LIMIT).unwrap();
+    assert_eq!((state.state, state.bytes), (TaskState::Completed, SIZE));
+    assert_eq!(transfer.task(0).unwrap().transport, Some("tcp"));
+    common::until("the bell rings", || bell.take() == [17]);
+    assert!(bell.take().is_empty());
+    transfer.on_end(move || sender.send("late").unwrap()).unwrap();
+    assert_eq!(receiver.recv().unwrap(), "late", "at once");
+    assert!(b.bytes(0, SIZE) == pattern(6, SIZE));
+}
+
+/// An engine over TCP whose slices can be kept from ending.
+fn faulty() -> (common::Node, Arc<FaultyTransport<TcpTransport>>) {
+    let transport = Arc::new(FaultyTransport::new(TcpTransport::new(TcpConfig::default())));
+    let config = config(&[]).adjust(|s| {
+        s.engine.unregister_timeout = Duration::from_millis(50);
+        s.engine.quarantine_after = Duration::from_millis(100);
+        s.engine.shutdown_timeout = Duration::from_secs(1);
+    });
+    let engine = TransferEngine::builder()
+        .config(config.unwrap())
+        .transport(Arc::clone(&transport) as Arc<dyn Transport>)
+        .build()
+        .unwrap();
+    let engine = Engine::over(engine, promise()).unwrap();
+    let region = engine.allocate(SIZE).unwrap();
+    engine.register(buffer(&region), "*", true).unwrap();
+    (common::Node { engine, region }, transport)
+}
+
+#[test]
+fn a54_fault03_memory_in_quarantine_is_busy_until_it_is_back() {
+    // Peer fault 3, A54: the call ends, its failure says so, and unregistering answers −4.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    transport.twist_every_slice(Twist::Hold);
+    let write = Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: 64 };
+    let limit = Some(Duration::from_millis(50));
+    let options = TransferOptions { timeout: limit, ..TransferOptions::default() };
+    let transfer = a.engine.begin([write], options).unwrap();
+    let early = transfer.wait(Duration::ZERO).unwrap_err();
+    assert_eq!((early.code(), early.facts().local), (Code::Clock, LocalState::InUse));
+    let state = transfer.wait(LIMIT).unwrap();
+    assert_eq!((state.state, state.quarantined), (TaskState::Failed, 1));
+    let failure = state.outcome().unwrap_err();
+    assert_eq!((failure.code().as_i32(), failure.facts().is_timeout), (-301, true));
+    assert_eq!(failure.facts().local, LocalState::Quarantined);
+    assert!(failure.to_string().contains("quarantine"), "{failure}");
+    assert_eq!(a.engine.quarantined_bytes().unwrap(), 64);
+    let busy = a.engine.unregister(a.at(0)).unwrap_err();
+    assert_eq!((busy.code().as_i32(), busy.facts().local), (-4, LocalState::InUse));
+    let refused = a.engine.begin([write], TransferOptions::default()).unwrap_err();
+    assert_eq!(refused.facts().phase, "submit", "it takes no new work");
+    transport.release();
+    assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+    a.engine.unregister(a.at(0)).unwrap();
+}
+
+#[test]
+fn a28_an_open_batch_is_busy_and_a_cancelled_one_ends() {
+    // A28 and the code of A53.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    transport.twist_every_slice(Twist::Hold);
+    let write = Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: 64 };
+    let batch = a.engine.allocate_batch(1).unwrap();
+    a.engine.submit(batch, [write]).unwrap();
+    assert_eq!(a.engine.task_status(batch, 0).unwrap().state, TaskState::Waiting);
+    assert_eq!(a.engine.free_batch(batch).unwrap_err().code().as_status(), 4);
+    a.engine.cancel_batch(batch).unwrap();
+    a.engine.wait_batch(batch, LIMIT).unwrap();
+    assert_eq!(a.engine.task_status(batch, 0).unwrap().state, TaskState::Canceled);
+    a.engine.free_batch(batch).unwrap();
+    transport.release();
+}
+
+#[test]
+fn a161_a_time_that_ran_out_is_told_once_and_has_failed_then() {
+    // A160, A161: −2, then −1 and the number is free; the limit is that of the configuration.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    transport.twist_every_slice(Twist::Hold);
+    let (host, one) = (b.name(), [piece(a.at(0), b.at(0), 64)]);
+    let begun = Instant::now();
+    let begin = || a.engine.transfer_async(Opcode::Write, &host, &one, None).unwrap();
+    let (number, other) = (begin(), begin());
+    let failure = a.engine.await_transfers(&[other]).unwrap_err();
+    assert!(failure.facts().is_timeout, "{failure}");
+    assert_eq!(failure.facts().local, LocalState::Quarantined);
+    assert!((5..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    common::until("it is told", || a.engine.check_transfer(number).unwrap().as_i32() == -2);
+    assert_eq!(a.engine.check_transfer(number).unwrap().as_i32(), -1);
+    a.engine.check_transfer(number).unwrap_err();
+    let sync = a.engine.transfer_sync(Opcode::Write, &host, one[0]).unwrap_err();
+    assert_eq!(
+        (sync.facts().is_timeout, sync.facts().local),
+        (true, LocalState::Quarantined),
+        "{sync}"
+    );
+    transport.release();
+    assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+}
+
+#[test]
+fn a_dropped_transfer_goes_on_and_is_freed() {
+    let (a, b) = (node(&["tcp"]), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    a.fill(0, &pattern(9, SIZE));
+    let write =
+        Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: SIZE };
+    let transfer = a.engine.begin([write], TransferOptions::default()).unwrap();
+    let number = transfer.number();
+    drop(transfer);
+    common::until("the bytes are there", || b.bytes(0, SIZE) == pattern(9, SIZE));
+    common::until("its number is free", || a.engine.batch_state(number).is_err());
+}
+
+#[test]
+fn a13_calls_after_the_end_fail_and_ending_twice_is_nothing() {
+    // A13: the peer follows a null pointer.
+    let (a, b) = (node(&["tcp"]), node(&["tcp"]));
+    let batch = a.engine.allocate_batch(1).unwrap();
+    let report = a.engine.close(LIMIT).unwrap();
+    assert!(report.joined && report.open_tasks == 0);
+    a.engine.close(LIMIT).unwrap();
+    assert!(a.engine.open_segment(&b.name()).is_err());
+    assert!(a.engine.register(buffer(&a.engine.allocate(64).unwrap()), "*", true).is_err());
+    let write = Request { opcode: 1, source: a.at(0), target: 0, offset: a.at(64), len: 8 };
+    assert_eq!(a.engine.submit(batch, [write]).unwrap_err().facts().phase, "closed");
+    let failure =
+        a.engine.transfer_sync(Opcode::Write, &b.name(), piece(a.at(0), b.at(0), 8)).unwrap_err();
+    assert_eq!((failure.facts().phase, failure.code().as_i32()), ("closed", -1));
+    a.engine.unregister(a.at(0)).unwrap();
+}
+
+#[test]
+fn i40_a_signal_closes_the_engines_and_ends_the_process() {
+    // I40, I42: 128 and the signal's number; a forked child ends at once in the same way.
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        let code = common::exit_of_child(|| {
+            let a = node(&["tcp"]);
+            te_compat::enable_graceful_shutdown(&a.engine).unwrap();
+            te_compat::enable_graceful_shutdown(&a.engine).unwrap();
+            let child = common::exit_of_child(|| common::raise(signal));
+            assert_eq!(child, 128 + signal);
+            assert!(!a.engine.allocate_batch(1).unwrap().eq(&0), "the parent goes on");
+            common::raise(signal)
+        });
+        assert_eq!(code, 128 + signal);
+    }
+}
