@@ -50,8 +50,6 @@ fn made<'py, A>(py: Python<'py>, maker: &str, arguments: A) -> PyResult<PyErr>
 where
     A: pyo3::call::PyCallArgs<'py>,
 {
-    let errors = ERRORS.get_or_try_init(py, || {
-        py.import("te_engine.errors").map(Bound::unbind)
-    })?;
+    let errors = ERRORS.get_or_try_init(py, || py.import("te_engine.errors").map(Bound::unbind))?;
     Ok(PyErr::from_value(errors.bind(py).getattr(maker)?.call1(arguments)?))
 }

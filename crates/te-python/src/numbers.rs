@@ -1,5 +1,7 @@
 //! Numbers, lists of numbers and texts as calls take them.
 
+use std::time::Duration;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -81,7 +83,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Text {
             Ok(bytes) => bytes.as_bytes().to_vec(),
             Err(_) => object.cast::<PyByteArray>()?.to_vec(),
         };
-        let text = String::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let text =
+            String::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self(Some(text)))
     }
 }
@@ -93,5 +96,73 @@ impl Text {
     /// `RuntimeError` for `None`, as Mooncake's calls have it.
     pub(crate) fn required(&self) -> PyResult<&str> {
         self.0.as_deref().ok_or_else(|| PyRuntimeError::new_err("a name is expected, not None"))
+    }
+}
+
+/// A time in seconds.
+///
+/// # Errors
+/// `ValueError` for what is below zero, or no number.
+pub(crate) fn seconds(time: f64) -> PyResult<Duration> {
+    if time == f64::INFINITY {
+        return Ok(FOREVER);
+    }
+    let time = Duration::try_from_secs_f64(time).map(|time| time.min(FOREVER));
+    time.map_err(|_| PyValueError::new_err("a time is a number of seconds, not below 0"))
+}
+
+/// Longer than anybody waits, and short enough to be added to a clock.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Lengths of pieces, in bytes.
+#[derive(Debug)]
+pub(crate) enum Lengths {
+    /// One for all.
+    Same(u64),
+    /// One for each.
+    Each(Vec<u64>),
+}
+
+impl Lengths {
+    /// Whether there are more or fewer than `n`.
+    pub(crate) fn differs_from(&self, n: usize) -> bool {
+        matches!(self, Self::Each(lengths) if lengths.len() != n)
+    }
+
+    /// That of one piece; 0 for a piece that is not there.
+    pub(crate) fn at(&self, index: usize) -> u64 {
+        match self {
+            Self::Same(length) => *length,
+            Self::Each(lengths) => lengths.get(index).copied().unwrap_or(0),
+        }
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Lengths {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(length) = object.extract::<u64>() {
+            return Ok(Self::Same(length));
+        }
+        object.extract::<Numbers>().map(|Numbers(lengths)| Self::Each(lengths))
+    }
+}
+
+/// Bytes, given as such or as text, which then are UTF-8.
+#[derive(Debug)]
+pub(crate) struct Content(pub(crate) Vec<u8>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Content {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Self(text.to_str()?.as_bytes().to_vec()));
+        }
+        match object.cast::<PyBytes>() {
+            Ok(bytes) => Ok(Self(bytes.as_bytes().to_vec())),
+            Err(_) => Ok(Self(object.cast::<PyByteArray>()?.to_vec())),
+        }
     }
 }

@@ -9,8 +9,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods};
+use pyo3::types::{PyBytes, PyCapsule, PyCapsuleMethods};
 use te_compat::CallerMemory;
 
 use crate::failure::device_memory;
@@ -99,3 +100,39 @@ fn is_contiguous(shape: &[i64], strides: Option<Vec<i64>>) -> bool {
     }
     true
 }
+
+/// A `bytes` object that `fill` fills, while other Python threads run.
+///
+/// # Errors
+/// Without the memory for it.
+pub(crate) fn bytes<'py, E: Send>(
+    py: Python<'py>,
+    len: u64,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), E> + Send,
+) -> PyResult<Result<Bound<'py, PyBytes>, E>> {
+    let size = ffi::Py_ssize_t::try_from(len).unwrap_or(ffi::Py_ssize_t::MAX);
+    // SAFETY: without bytes to copy it makes an object of that size, or raises an error.
+    let made = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), size) };
+    // SAFETY: that gave an object which is ours, or null with an error set.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
+    // SAFETY: it is a bytes object.
+    let at = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast::<u8>();
+    let place = Place(at, size.unsigned_abs());
+    let filled = py.detach(move || {
+        let Place(at, len) = { place };
+        // SAFETY: the object has that many bytes, and nobody else knows it yet.
+        unsafe { at.write_bytes(0, len) };
+        // SAFETY: they were just written, and nobody else reads or writes them.
+        fill(unsafe { std::slice::from_raw_parts_mut(at, len) })
+    });
+    Ok(match filled {
+        Ok(()) => Ok(object.cast_into::<PyBytes>()?),
+        Err(error) => Err(error),
+    })
+}
+
+/// Bytes that only their maker knows of.
+struct Place(*mut u8, usize);
+
+// SAFETY: the thread that has it is the only one that uses it.
+unsafe impl Send for Place {}

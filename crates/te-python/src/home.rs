@@ -1,0 +1,192 @@
+//! An engine as Python objects share it, and what it keeps of Python's.
+//!
+//! I1  A lock here is only taken with the interpreter attached and given back before it is detached, so
+//!     that a child which Python code forks finds it free.
+//! I2  What a pin keeps is given back only after the engine said that nothing uses the memory; where
+//!     it cannot say so, the pin stays for good.
+//! I3  Nothing of an engine is touched in a forked child, beyond asking whether this is one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
+
+use crate::dispatcher::Dispatcher;
+use crate::failure::told;
+use crate::memory::Pin;
+use crate::raw;
+use crate::work::Work;
+
+/// An engine, and the Python objects that its work needs.
+pub(crate) struct Home {
+    engine: Engine,
+    /// What keeps registered memory, by its first address; one for each registration.
+    pins: Mutex<HashMap<u64, Vec<Arc<Pin>>>>,
+    /// Transfers that nobody holds any more and that may still use their memory.
+    left: Mutex<Vec<Arc<Work>>>,
+    dispatcher: Dispatcher,
+}
+
+/// Every engine of this process, to be closed before the interpreter goes.
+static ALL: Mutex<Vec<Weak<Home>>> = Mutex::new(Vec::new());
+
+impl Home {
+    /// Makes an engine, without holding up other Python threads.
+    ///
+    /// # Errors
+    /// The [`Failure`] of [`Engine::new`].
+    pub(crate) fn new(py: Python<'_>, options: &Options) -> Result<Arc<Self>, Failure> {
+        let engine = py.detach(|| {
+            guarded(|| {
+                let engine = Engine::new(options, raw::promise())?;
+                start_logging(engine.config());
+                Ok(engine)
+            })
+        })?;
+        let home = Arc::new(Self {
+            engine,
+            pins: Mutex::default(),
+            left: Mutex::default(),
+            dispatcher: Dispatcher::default(),
+        });
+        let mut all = ALL.lock();
+        all.retain(|home| home.strong_count() > 0);
+        all.push(Arc::downgrade(&home));
+        Ok(home)
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The thread that runs callbacks.
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+
+    /// Runs a call of the engine while other Python threads run.
+    pub(crate) fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Engine) -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        py.detach(|| guarded(|| call(&self.engine)))
+    }
+
+    /// The same, with the failure as an exception.
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Engine) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        told(py, self.call(py, call))
+    }
+
+    /// Keeps what registered memory needs.
+    pub(crate) fn pin(&self, address: u64, pin: Arc<Pin>) {
+        self.pins.lock().entry(address).or_default().push(pin);
+    }
+
+    /// Gives back what one registration needed.
+    pub(crate) fn unpin(&self, address: u64) {
+        let mut pins = self.pins.lock();
+        let Some(of_address) = pins.get_mut(&address) else { return };
+        let given = of_address.pop();
+        if of_address.is_empty() {
+            pins.remove(&address);
+        }
+        // Giving a buffer back may run Python code, which may come here again.
+        drop(pins);
+        drop(given);
+    }
+
+    /// Keeps a transfer until it uses its memory no more.
+    pub(crate) fn leave(&self, work: Arc<Work>) {
+        self.sweep();
+        if !work.is_quiet() {
+            self.left.lock().push(work);
+        }
+    }
+
+    /// Gives up the transfers whose memory is free by now.
+    pub(crate) fn sweep(&self) {
+        let mut left = self.left.lock();
+        if left.is_empty() || !self.engine.is_here() {
+            return;
+        }
+        let (keep, gone) = std::mem::take(&mut *left).into_iter().partition(|it| !it.is_quiet());
+        *left = keep;
+        drop(left);
+        let gone: Vec<Arc<Work>> = gone;
+        drop(gone);
+    }
+
+    /// Ends the engine within `timeout`, then runs the callbacks that became due by that.
+    pub(crate) fn close(
+        &self,
+        py: Python<'_>,
+        timeout: Duration,
+    ) -> Result<EngineCloseReport, Failure> {
+        let report = self.call(py, |engine| engine.close(timeout))?;
+        self.dispatcher.stop(py);
+        self.give_back(is_clean(&report));
+        Ok(report)
+    }
+
+    /// Gives back everything that is kept, where that may be done.
+    fn give_back(&self, is_clean: bool) {
+        let (pins, left) = (std::mem::take(&mut *self.pins.lock()), self.left.lock().split_off(0));
+        if is_clean {
+            drop((pins, left));
+        } else {
+            std::mem::forget((pins, left));
+        }
+    }
+}
+
+/// Whether nothing uses memory any more.
+fn is_clean(report: &EngineCloseReport) -> bool {
+    report.open_tasks == 0 && report.joined && report.kept_bytes == 0
+}
+
+impl Drop for Home {
+    /// The last object of the engine is gone. It is closed here, since what keeps memory must stay
+    /// until then.
+    fn drop(&mut self) {
+        if !self.engine.is_here() {
+            self.give_back(false);
+            return;
+        }
+        let limit = self.engine.config().engine.shutdown_timeout;
+        // Without an interpreter there is nobody to close it for; its process ends.
+        let closed = Python::try_attach(|py| self.close(py, limit).is_ok());
+        if closed != Some(true) {
+            self.give_back(false);
+        }
+    }
+}
+
+/// Closes every engine of this process, all within `timeout`.
+pub(crate) fn close_all(py: Python<'_>, timeout: Duration) {
+    let all: Vec<Arc<Home>> = ALL.lock().iter().filter_map(Weak::upgrade).collect();
+    let here: Vec<_> = all.iter().filter(|home| home.engine.is_here()).collect();
+    // At once, since each of them may have to wait for a peer.
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            for home in &here {
+                let engine = &home.engine;
+                // Where no thread can be had, its process ends all the same.
+                let close = move || drop(guarded(|| engine.close(timeout)));
+                drop(std::thread::Builder::new().spawn_scoped(scope, close));
+            }
+        });
+    });
+    for home in here {
+        // What is closed answers at once, now with the callbacks that are due.
+        drop(home.close(py, Duration::ZERO));
+    }
+}

@@ -1,0 +1,162 @@
+//! Registered memory.
+#![allow(unsafe_code, reason = "Python's buffer protocol is a C interface; docs/memory-safety.md")]
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use te_compat::{Buffer, RemoteAccess};
+
+use crate::home::Home;
+use crate::memory::{Memory, Pin};
+
+/// Memory that is registered with an engine. As a context manager it is unregistered at the end.
+#[pyclass(frozen, weakref, module = "te_engine")]
+pub(crate) struct Region {
+    home: Arc<Home>,
+    address: u64,
+    len: u64,
+    location: String,
+    is_writable: bool,
+    is_registered: AtomicBool,
+    /// What keeps the memory: the engine's own, or somebody's.
+    own: Option<te_compat::Region>,
+    _pin: Arc<Pin>,
+}
+
+impl Region {
+    /// Allocates memory of the engine, registered.
+    ///
+    /// # Errors
+    /// The exception of the failure; nothing is registered.
+    pub(crate) fn allocate(
+        py: Python<'_>,
+        home: &Arc<Home>,
+        len: u64,
+        location: String,
+    ) -> PyResult<Self> {
+        let own = home.run(py, |engine| {
+            let region = engine.allocate(len)?;
+            let regions = std::slice::from_ref(&region);
+            engine.register_regions(regions, &location, RemoteAccess::ReadWrite)?;
+            Ok(region)
+        })?;
+        Ok(Self {
+            home: Arc::clone(home),
+            address: own.address(),
+            len: own.len(),
+            location,
+            is_writable: true,
+            is_registered: AtomicBool::new(true),
+            own: Some(own),
+            _pin: Arc::new(Pin::Caller),
+        })
+    }
+
+    /// Registers memory of an object.
+    ///
+    /// # Errors
+    /// The exception of the failure; nothing is registered.
+    pub(crate) fn register(
+        py: Python<'_>,
+        home: &Arc<Home>,
+        memory: Memory,
+        (location, is_remote): (String, bool),
+    ) -> PyResult<Self> {
+        let Memory { address, len, is_writable, pin } = memory;
+        home.run(py, |engine| engine.register(Buffer { address, len }, &location, is_remote))?;
+        let pin = Arc::new(pin);
+        home.pin(address, Arc::clone(&pin));
+        let (home, is_registered) = (Arc::clone(home), AtomicBool::new(true));
+        Ok(Self { home, address, len, location, is_writable, is_registered, own: None, _pin: pin })
+    }
+
+    /// Its memory, kept by `object`, which is this region.
+    pub(crate) fn memory(&self, object: &Bound<'_, PyAny>) -> PyResult<Memory> {
+        let pin = Pin::Object(object.clone().unbind());
+        let Self { address, len, is_writable, .. } = *self;
+        Ok(Memory { address, len, is_writable, pin })
+    }
+}
+
+#[pymethods]
+impl Region {
+    /// First address, in this process. Peers name the memory by it.
+    #[getter]
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.len
+    }
+
+    fn __len__(&self) -> usize {
+        usize::try_from(self.len).unwrap_or(usize::MAX)
+    }
+
+    /// Where the memory lies: ``"cpu:0"``, or ``"*"`` where that is not known.
+    #[getter]
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// Whether it was not unregistered through this object.
+    #[getter]
+    fn registered(&self) -> bool {
+        self.is_registered.load(Ordering::Acquire)
+    }
+
+    /// Ends the registration. Waits for transfers that use the memory, a few seconds at most.
+    ///
+    /// Raises BusyError while a transport still holds it: it must be kept, and the call repeated.
+    fn unregister(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_registered.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let ended = self.home.run(py, |engine| engine.unregister(self.address));
+        match ended {
+            Ok(()) => self.home.unpin(self.address),
+            Err(_) => self.is_registered.store(true, Ordering::Release),
+        }
+        ended
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_why))]
+    fn __exit__(&self, py: Python<'_>, _why: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.unregister(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let word = if self.registered() { "" } else { ", unregistered" };
+        format!("Region({:#x}, {} bytes{word})", self.address, self.len)
+    }
+
+    /// The bytes, where the engine allocated them; they live as long as the view.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let region = slf.get();
+        let Some(own) = &region.own else {
+            let text = "only memory that the engine allocated can be looked at through its region";
+            return Err(PyBufferError::new_err(text));
+        };
+        let at = std::ptr::with_exposed_provenance_mut(own.address() as usize);
+        let len = isize::try_from(own.len())?;
+        // SAFETY: `view` is what the interpreter gave for this call, and it keeps `slf`, which keeps
+        // the memory, until the view is released.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), at, len, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

@@ -1,0 +1,118 @@
+//! A transfer under way, and the Python objects that it needs until its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use te_compat::{
+    BatchState, Code, Failure, LocalState, Request, Transfer, TransferOptions, guarded,
+};
+
+use crate::failure::told;
+use crate::home::Home;
+use crate::memory::Pin;
+
+/// A transfer, with what it needs.
+pub(crate) struct Work {
+    transfer: Transfer,
+    pins: Mutex<Vec<Pin>>,
+}
+
+/// How often a waiting call looks whether Python has a signal to handle.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Work {
+    /// Begins to move requests.
+    ///
+    /// # Errors
+    /// The exception of the [`Failure`]; nothing was queued.
+    pub(crate) fn begin(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
+        home.sweep();
+        let Plan { requests, options, pins } = plan;
+        let transfer = home.run(py, |engine| engine.begin(requests, options))?;
+        Ok(Arc::new(Self { transfer, pins: Mutex::new(pins) }))
+    }
+
+    /// The transfer.
+    pub(crate) fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
+    /// How it stands.
+    pub(crate) fn state(&self, py: Python<'_>) -> PyResult<BatchState> {
+        told(py, guarded(|| self.transfer.state()))
+    }
+
+    /// Whether it has ended and nothing uses its memory.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Ok(state) = guarded(|| self.transfer.state()) else { return false };
+        let engine = self.transfer.engine();
+        state.state.is_final()
+            && (state.quarantined == 0 || engine.quarantined_bytes().is_ok_and(|bytes| bytes == 0))
+    }
+
+    /// Waits until it has ended, at most `timeout`; handles Python's signals meanwhile.
+    ///
+    /// # Errors
+    /// The exception of its [`Failure`], or of a signal's handler; in the latter case, and where the
+    /// time is over, it goes on.
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<u64> {
+        let mut left = timeout;
+        loop {
+            let step = left.map_or(LOOK, |left| left.min(LOOK));
+            match py.detach(|| guarded(|| self.transfer.wait(step))) {
+                Ok(state) => return self.ended(py, state),
+                Err(failure) if !is_running(&failure) => return told(py, Err(failure)),
+                Err(failure) => {
+                    py.check_signals()?;
+                    left = left.map(|left| left.saturating_sub(step));
+                    if left == Some(Duration::ZERO) {
+                        return told(py, Err(failure));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a final state gives; the memory is given back where that may be done.
+    pub(crate) fn ended(&self, py: Python<'_>, state: BatchState) -> PyResult<u64> {
+        if state.quarantined == 0 {
+            let pins = std::mem::take(&mut *self.pins.lock());
+            drop(pins);
+        }
+        told(py, state.outcome())
+    }
+
+    /// Moves and waits for the end. What a signal interrupts is called back, and the memory is free, or
+    /// kept, when the call returns.
+    ///
+    /// # Errors
+    /// As [`Work::wait`].
+    pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Home) -> PyResult<u64> {
+        let result = self.wait(py, None);
+        if result.is_err() {
+            if !self.is_quiet() {
+                let limit = home.engine().config().engine.shutdown_timeout;
+                let end = || self.transfer.cancel().and_then(|()| self.transfer.wait(limit));
+                // Whatever comes of that: it is left to the engine if it is not over.
+                drop(py.detach(|| guarded(end)));
+            }
+            home.leave(self);
+        }
+        result
+    }
+}
+
+/// What is to be moved.
+pub(crate) struct Plan {
+    pub(crate) requests: Vec<Request>,
+    pub(crate) options: TransferOptions,
+    pub(crate) pins: Vec<Pin>,
+}
+
+/// Whether a wait ended because its time was over.
+fn is_running(failure: &Failure) -> bool {
+    let facts = failure.facts();
+    facts.code == Code::Clock && facts.local == LocalState::InUse
+}
