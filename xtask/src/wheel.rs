@@ -127,8 +127,7 @@ pub(crate) fn environment(
     let mut pip = pip(&python, "install");
     pip.args(packages);
     if !packages.is_empty() && !run::quietly(pip, journal, LIMIT)?.is_good() {
-        let by_hand =
-            format!("target/{name}/bin/python -m pip install {}", packages.join(" "));
+        let by_hand = format!("target/{name}/bin/python -m pip install {}", packages.join(" "));
         return Ok(Err(missing("packages from PyPI", &by_hand)));
     }
     fs::write(&mark, wanted).context("cannot write into a Python environment")?;
@@ -240,8 +239,8 @@ fn empty(folder: &Path) -> anyhow::Result<()> {
 }
 
 fn files_in(folder: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder)
-        .with_context(|| format!("cannot list {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|it| it == ending)).collect();

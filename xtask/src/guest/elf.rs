@@ -42,7 +42,10 @@ pub(crate) fn libraries_of(file: &std::path::Path) -> anyhow::Result<Option<Vec<
 pub(crate) fn strings_of(file: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let strings = section(&bytes, ".dynstr")?.context("it has no .dynstr")?;
-    Ok(strings.split(|byte| *byte == 0).map(|it| String::from_utf8_lossy(it).into_owned()).collect())
+    Ok(strings
+        .split(|byte| *byte == 0)
+        .map(|it| String::from_utf8_lossy(it).into_owned())
+        .collect())
 }
 
 /// Reads what a program or library needs.

@@ -96,11 +96,7 @@ fn extension(
     Ok(faults)
 }
 
-fn unpacked(
-    workspace: &Workspace,
-    journal: &mut Journal,
-    wheel: &Path,
-) -> anyhow::Result<PathBuf> {
+fn unpacked(workspace: &Workspace, journal: &mut Journal, wheel: &Path) -> anyhow::Result<PathBuf> {
     let folder = workspace.output("wheel/content")?;
     if folder.exists() {
         fs::remove_dir_all(&folder).context("cannot empty the folder of the content")?;
