@@ -3,14 +3,17 @@
 A node is a Python process of either engine that runs what a test sends it; see node.py. Every node that a test made is
 ended after the test, so that no test meets another's processes.
 """
+import contextlib
 import json
 import os
 import pathlib
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -205,11 +208,51 @@ def engine_node(python=None, name="node", size=0, device="", **env):
     return node
 
 
+@contextlib.contextmanager
+def metadata_server():
+    """Our HTTP service for names, by the program of the installed package; gives its address."""
+    program = pathlib.Path(OURS).with_name("te")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tempfile.TemporaryFile(dir=SCRATCH)
+    process = subprocess.Popen(
+        [str(program), "metadata-server", "--listen", f"127.0.0.1:{port}"], stdout=log, stderr=log, env=clean_environment())
+
+    def listens():
+        assert process.poll() is None, f"the metadata server ended with {process.returncode}"
+        with socket.socket() as look:
+            return look.connect_ex(("127.0.0.1", port)) == 0
+    try:
+        wait_until(listens, 20, "the metadata server to listen")
+        yield f"http://127.0.0.1:{port}/metadata"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
 def script(source, python=None, timeout=60, args=(), cwd=None, **env):
     """Runs a program in its own interpreter to its end; returns the finished process, with text of both streams."""
     return subprocess.run(
         [python or OURS, "-B", "-c", source, *map(str, args)], capture_output=True, text=True, errors="replace", timeout=timeout,
         env=clean_environment(**env), cwd=cwd or SCRATCH)
+
+
+def program(words, python=None, timeout=60, **env):
+    """Runs a Python program that is a file, with its arguments."""
+    return subprocess.run(
+        [python or OURS, "-B", *map(str, words)], capture_output=True, text=True, errors="replace", timeout=timeout,
+        env=clean_environment(**env), cwd=SCRATCH, stdin=subprocess.DEVNULL)
+
+
+def indented(source, columns):
+    return textwrap.indent(textwrap.dedent(source).strip("\n"), " " * columns)
+
+
+def memory_left():
+    """Bytes of memory that can be had."""
+    text = pathlib.Path("/proc/meminfo").read_text()
+    return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable"))
 
 
 def wait_until(condition, seconds, what):
