@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 use te_compat::{
     Buffer, Engine, Failure, Notify, Opcode, Options, Piece, Protocol, answer, local_topology,
     pieces, set_last_failure,
 };
 
-use crate::failure::{facts, raised, told};
+use crate::failure::{raised, told};
 use crate::home::Home;
 use crate::names::{InnerTransferEngine, TransferNotify, TransferOpcode};
 use crate::numbers::{Content, Number, Numbers, Text};
@@ -496,7 +496,7 @@ impl TransferEngine {
     ) -> i32 {
         self.flag(py, |engine| {
             let len = usize::try_from(length.0).unwrap_or(usize::MAX);
-            let bytes = src_ptr.0.get(..len);
+            let bytes = src_ptr.bytes().get(..len);
             let short =
                 || Failure::invalid("memory", "there are fewer bytes than are to be copied");
             engine.write_bytes(dest_address.0, bytes.ok_or_else(short)?)
@@ -547,8 +547,10 @@ impl TransferEngine {
     }
 }
 
-/// What is known of the last call that failed on this thread, or None. A call that succeeds leaves it.
+/// The last failure of a call on this thread, as an exception that is not raised, or None. A call that
+/// succeeds leaves it.
 #[pyfunction]
-pub(crate) fn last_error(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
-    te_compat::last_failure().map(|failure| facts(py, &failure)).transpose()
+pub(crate) fn last_error(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let failure = te_compat::last_failure()?;
+    Some(raised(py, &failure).into_value(py).into_bound(py).into_any())
 }

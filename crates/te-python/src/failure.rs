@@ -26,8 +26,8 @@ pub(crate) fn device_memory(py: Python<'_>, device: c_int) -> PyErr {
     made(py, "of_device", (device,)).unwrap_or_else(|broken| broken)
 }
 
-/// What is known of a failure, by name: what `last_error()` gives, and what exceptions are made of.
-pub(crate) fn facts<'py>(py: Python<'py>, failure: &Failure) -> PyResult<Bound<'py, PyDict>> {
+/// What is known of a failure, by name.
+fn facts<'py>(py: Python<'py>, failure: &Failure) -> PyResult<Bound<'py, PyDict>> {
     let facts = failure.facts();
     let dict = PyDict::new(py);
     dict.set_item("code", facts.code.as_i32())?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PySequence, PyString};
 
 /// A number from 0 to 2^64 − 1; anything else is a `TypeError`, as Mooncake's calls have it.
@@ -149,20 +150,31 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Lengths {
     }
 }
 
-/// Bytes, given as such or as text, which then are UTF-8.
+/// Bytes, given as such or as text, which then are UTF-8. Those of `bytes` and `str` are not copied.
 #[derive(Debug)]
-pub(crate) struct Content(pub(crate) Vec<u8>);
+pub(crate) enum Content {
+    /// Of a text.
+    Text(PyBackedStr),
+    /// As such.
+    Bytes(PyBackedBytes),
+}
+
+impl Content {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Content {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(text) = object.cast::<PyString>() {
-            return Ok(Self(text.to_str()?.as_bytes().to_vec()));
+        if object.is_instance_of::<PyString>() {
+            return object.extract().map(Self::Text);
         }
-        match object.cast::<PyBytes>() {
-            Ok(bytes) => Ok(Self(bytes.as_bytes().to_vec())),
-            Err(_) => Ok(Self(object.cast::<PyByteArray>()?.to_vec())),
-        }
+        Ok(Self::Bytes(object.extract()?))
     }
 }

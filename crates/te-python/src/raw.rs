@@ -84,8 +84,13 @@ struct DlTensor {
 /// The numbers of a shape, or of strides.
 fn numbers(at: Option<NonNull<i64>>, n: usize) -> Vec<i64> {
     let Some(at) = at else { return Vec::new() };
-    // SAFETY: DLPack says that there are as many numbers as dimensions.
-    (0..n).map(|index| unsafe { at.add(index).read() }).collect()
+    let number = |index| {
+        // SAFETY: DLPack says that there are as many numbers as dimensions.
+        let at = unsafe { at.add(index) };
+        // SAFETY: as above.
+        unsafe { at.read() }
+    };
+    (0..n).map(number).collect()
 }
 
 /// Whether the last dimension varies fastest, without gaps. Strides that are not told mean that.

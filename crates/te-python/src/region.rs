@@ -152,7 +152,7 @@ impl Region {
             let text = "only memory that the engine allocated can be looked at through its region";
             return Err(PyBufferError::new_err(text));
         };
-        let at = std::ptr::with_exposed_provenance_mut(own.address() as usize);
+        let at = std::ptr::with_exposed_provenance_mut(usize::try_from(own.address())?);
         let len = isize::try_from(own.len())?;
         // SAFETY: `view` is what the interpreter gave for this call, and it keeps `slf`, which keeps
         // the memory, until the view is released.
