@@ -13,7 +13,10 @@ const LAYERS: &[&[&str]] = &[
     &["te-transport-rdma", "te-transport-shm", "te-transport-tcp"],
     &["te-draw"],
     &["te-engine"],
+    &["te-compat"],
     &["te-cli"],
+    &["te-capi"],
+    &["te-mooncake", "te-python"],
     &["te-suites"],
 ];
 
