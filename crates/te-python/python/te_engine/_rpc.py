@@ -153,14 +153,18 @@ class RpcInterface:
         """Sends an array, or what has ``numpy()``: 0 once the receiver has it, else −1."""
         array = tensor.numpy() if hasattr(tensor, "numpy") else tensor
         view = memoryview(array)
-        facts = {"kind": "tensor", "dtype": str(array.dtype), "shape": list(view.shape)}
+        facts = {"kind": "tensor", "dtype": str(array.dtype), "shape": list(view.shape or ())}
         return self._send(target_address, facts, memoryview(view.tobytes()))
 
-    def send_data_async(self, target_address: str, data: Any, loop: Any) -> asyncio.Future[int]:
+    def send_data_async(
+        self, target_address: str, data: Any, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[int]:
         """`send_data` in a thread; a future of that loop."""
         return loop.run_in_executor(None, self.send_data, target_address, data)
 
-    def send_tensor_async(self, target_address: str, tensor: Any, loop: Any) -> asyncio.Future[int]:
+    def send_tensor_async(
+        self, target_address: str, tensor: Any, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[int]:
         """`send_tensor` in a thread; a future of that loop."""
         return loop.run_in_executor(None, self.send_tensor, target_address, tensor)
 

@@ -44,7 +44,7 @@ class SharedSegment:
             raise RuntimeError("size, world_size, rank_id and owner_rank do not fit together")
         made = object.__new__(SharedSegment)
         made._plan = dict(zip(_FIELDS, (name, size, world_size, owner_rank), strict=True))
-        made._rank = rank_id
+        made._size, made._owner = size, owner_rank
         made._map = None
         told = dict(made._plan, rank=rank_id)
         if rank_id == owner_rank:
@@ -58,7 +58,8 @@ class SharedSegment:
         return made, blob.ljust(_BLOB_BYTES)
 
     _plan: dict[str, object]
-    _rank: int
+    _size: int
+    _owner: int
     _map: mmap.mmap | None
 
     def complete(self, blobs: list[bytes]) -> None:
@@ -70,7 +71,7 @@ class SharedSegment:
             if one.get("rank") != rank or any(one.get(key) != self._plan[key] for key in _FIELDS):
                 raise RuntimeError(f"the blob of rank {rank} is of another segment")
         if self._map is None:
-            owner = told[self._plan["owner_rank"]]  # type: ignore[index]
+            owner = told[self._owner]
             try:
                 fd = os.open(f"/proc/{owner['process']}/fd/{owner['fd']}", os.O_RDWR)
             except (KeyError, OSError) as error:
@@ -86,7 +87,7 @@ class SharedSegment:
 
     def size(self) -> int:
         """Bytes."""
-        return int(str(self._plan["size"]))
+        return self._size
 
     def base_addr(self) -> int:
         """First address in this process, or 0."""
