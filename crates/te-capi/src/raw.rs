@@ -200,7 +200,7 @@ pub(crate) fn cut(text: &str, room: usize) -> &str {
 pub(crate) fn array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     for (place, byte) in array.iter_mut().zip(cut(text, N - 1).bytes()) {
-        *place = byte.cast_signed() as c_char;
+        *place = c_char::from_ne_bytes([byte]);
     }
     array
 }

@@ -32,7 +32,11 @@ extern "C" fn te_last_error_text(buf: Buffer, buf_len: usize) -> usize {
 
 #[unsafe(no_mangle)]
 extern "C" fn te_clear_error() {
-    guarded(|| Ok(clear_last_failure())).unwrap_or(());
+    let cleared = guarded(|| {
+        clear_last_failure();
+        Ok(())
+    });
+    cleared.unwrap_or(());
 }
 
 /// What the header calls flags.
@@ -99,7 +103,7 @@ mod tests {
 
     fn text(array: &[c_char]) -> String {
         let bytes = array.iter().take_while(|byte| **byte != 0);
-        bytes.map(|byte| char::from(byte.cast_unsigned())).collect()
+        bytes.map(|byte| char::from(byte.to_ne_bytes()[0])).collect()
     }
 
     #[test]

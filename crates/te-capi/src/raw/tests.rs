@@ -35,7 +35,7 @@ fn a104_a_text_that_does_not_fit_is_cut_between_characters() {
     buffer.write(1, "xyz", "place").unwrap_or_default();
     assert_eq!(place, *b"\x002\x00UUUUU");
     assert!(buffer.write(0, "xyz", "place").is_err());
-    assert_eq!(array::<4>("abcdef").map(|byte| byte as u8), *b"abc\0");
+    assert_eq!(array::<4>("abcdef").map(|byte| byte.to_ne_bytes()[0]), *b"abc\0");
 }
 
 #[test]

@@ -227,7 +227,7 @@ static inline void peer_main(struct peer *peer, size_t size, unsigned seed) {
     GIVES(getLocalIpAndPort(engine, peer->name, sizeof peer->name), 0);
     peer->address = (uint64_t)(uintptr_t)at;
     write_all(peer->answers, peer, sizeof *peer);
-    while (read(peer->orders, &order, sizeof order) == sizeof order) {
+    while (read(peer->orders, &order, sizeof order) == sizeof order && order.what != 'q') {
         uint64_t answer = 0;
 
         if (order.what == 'f')
@@ -292,8 +292,12 @@ static inline uint64_t peer_order(struct peer *peer, char what, uint64_t from, u
 
 /* Ends it in good order, and looks that it did. */
 static inline void peer_quit(struct peer *peer) {
+    struct order order;
     int ended;
 
+    memset(&order, 0, sizeof order);
+    order.what = 'q';
+    write_all(peer->orders, &order, sizeof order);
     close(peer->orders);
     if (waitpid(peer->pid, &ended, 0) != peer->pid || !WIFEXITED(ended) || WEXITSTATUS(ended) != 0)
         FAIL("the peer ended with %#x", (unsigned)ended);
@@ -317,7 +321,7 @@ static inline int kit_one(const struct test *test, FILE *printed) {
     pid_t pid;
     int ended;
 
-    fflush(stdout);
+    fflush(NULL);
     pid = fork();
     if (pid == 0) {
         dup2(fileno(printed), 1);
