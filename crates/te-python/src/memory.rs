@@ -5,6 +5,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
+use crate::numbers::Number;
 use crate::raw;
 use crate::region::Region;
 
@@ -37,7 +38,7 @@ impl Memory {
             return region.get().memory(object);
         }
         if let Ok(pair) = object.cast::<PyTuple>() {
-            let (address, len) = pair.extract()?;
+            let (Number(address), Number(len)) = pair.extract()?;
             return Ok(Self { address, len, is_writable: true, pin: Pin::Caller });
         }
         match PyUntypedBuffer::get(object) {
