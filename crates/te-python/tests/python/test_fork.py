@@ -41,7 +41,7 @@ CAUSE = """
     global cause
     def cause():
         import te_engine
-        return te_engine.last_error()["text"]
+        return str(te_engine.last_error())
 """
 
 

@@ -194,7 +194,7 @@ def test_a_failure_has_its_fields():
         assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
         error = raises(te_engine.OpenError, lambda: a.open("127.0.0.1:1"), "127.0.0.1:1")
         assert error.phase == "open" and error.peer == "127.0.0.1:1"
-        error = raises(te_engine.RegisterError, lambda: a.register(ours))
+        error = raises(te_engine.RegisterError, lambda: a.register((ours.address + 64, 64)))
         assert error.code == -7
         raises(te_engine.BuildError, lambda: Engine(metadata="bogus://127.0.0.1:1"))
         raises(te_engine.PeerError, lambda: a.probe("127.0.0.1:1"))
@@ -318,7 +318,7 @@ gone = weakref.ref(big)
 async def main():
     global big
     there = a.open(NAME)
-    if STOP:
+    if IS_STILL:
         os.kill(PID, signal.SIGSTOP)
         threading.Timer(3, os.kill, (PID, signal.SIGCONT)).start()
     task = asyncio.ensure_future(waits(there.submit_write(big, ADDRESS)))
@@ -349,7 +349,7 @@ asyncio.run(main())
 
 
 def cancelled(target, stop):
-    source = CANCEL.replace("NAME", repr(target.host)).replace("ADDRESS", str(target.addr)).replace("PID", str(target.pid)).replace("STOP", str(stop))
+    source = CANCEL.replace("NAME", repr(target.host)).replace("ADDRESS", str(target.addr)).replace("PID", str(target.pid)).replace("IS_STILL", str(stop))
     done = support.script(PRELUDE + source + END, timeout=80)
     assert done.returncode == 0, done.stdout + done.stderr[-2500:]
     print("row cancelled:", ", ".join(done.stdout.split()[:-1]))

@@ -120,7 +120,7 @@ def test_fb54_fb26_a_peer_that_left():
 def test_fb54_fb33_buffers_that_overlap_or_are_empty():
     node = native()
     found = node.run("""
-        return [failed(lambda: engine.register((memory.address, 4096))), failed(lambda: engine.register((0, 4096))), failed(lambda: engine.register(bytearray(0)))]
+        return [failed(lambda: engine.register((memory.address + 64, 4096))), failed(lambda: engine.register((0, 4096))), failed(lambda: engine.register(bytearray(0)))]
         """)
     says(found[0], "RegisterError", None, ["overlap"])
     support.equal([one[0] for one in found], ["RegisterError"] * 3)
@@ -152,7 +152,7 @@ def test_fb54_the_calls_that_return_codes_tell_the_same():
             code = call()
             assert code < 0, code
             failure = te_engine.last_error()
-            texts.append([failure["text"], failure["phase"]])
+            texts.append([str(failure), failure.phase])
         return texts
         """, host=target.host)
     for text, phase in texts:
@@ -168,11 +168,11 @@ def test_fb54_ten_thousand_failures_are_few_lines_with_a_count():
     codes = node.run("""
         n = 10000
         codes = [e.batch_transfer_sync_write(host, [m.addr] * n, [0x1000] * n, [16] * n)]
-        codes += [e.transfer_sync_write(host, m.addr, 0x1000, 16) for _ in range(2000)]
+        codes += [e.transfer_sync_write(host, m.addr, 0x1000, 16) for _ in range(500)]
         return sorted(set(codes))
         """, host=target.host)
     support.equal(codes, [-1])
     lines = node.errors().splitlines()[before:]
-    print(f"row 12 000 failed requests: {len(lines)} lines")
+    print(f"row 10 500 failed requests: {len(lines)} lines")
     assert 1 <= len(lines) <= 20, "\n".join(lines[:30])
     assert any(word.isdigit() for line in lines for word in line.replace(",", " ").split()), lines

@@ -29,6 +29,11 @@ def pair(env, size, target_size=None):
     return a, b
 
 
+def impatient(env):
+    """The shortest limit that a synchronous call can have."""
+    return {**env, "MC_TRANSFER_TIMEOUT": 5}
+
+
 @both
 def success_means_the_bytes_are_there(env):
     a, b = pair(env, 8 * MIB)
@@ -45,7 +50,7 @@ def success_means_the_bytes_are_there(env):
 @both
 def fault03_a_target_stopped_in_a_write_leaves_the_buffer_quiet(env):
     """Peer fault 3: after the failure nothing that is written into the buffer then may reach the target."""
-    a, b = pair(env, 512 * MIB)
+    a, b = pair(impatient(env), 256 * MIB)
     code, seconds, unregistered, quarantined = stopped(a, b, "write")
     if code == 0:
         # It was faster than the signal: there was nothing to fail.
@@ -65,7 +70,7 @@ def fault03_a_target_stopped_in_a_write_leaves_the_buffer_quiet(env):
 @both
 def fault03_a_target_stopped_in_a_read_leaves_the_buffer_quiet(env):
     """The same the other way: nothing arrives in the buffer after the failure."""
-    a, b = pair(env, 512 * MIB)
+    a, b = pair(impatient(env), 256 * MIB)
     b.run("m.fill(51)")
     code, seconds, unregistered, quarantined = stopped(a, b, "read")
     if code == 0:
