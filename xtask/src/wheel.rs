@@ -156,7 +156,7 @@ impl<'a> Shop<'a> {
 
     /// A build for this machine. Symbols go, since packing them takes longer than building.
     fn develop(&mut self, out: &Path) -> anyhow::Result<()> {
-        empty(out)?;
+        emptied(out)?;
         let mut maturin = self.maturin("build");
         maturin.args(["--profile", "dev", "--compatibility", "linux", "--auditwheel", "skip"]);
         self.make(maturin, out)?;
@@ -165,7 +165,7 @@ impl<'a> Shop<'a> {
 
     /// A build for every machine, and the sources of it.
     fn release(&mut self, out: &Path) -> anyhow::Result<()> {
-        empty(out)?;
+        emptied(out)?;
         let packages = ["protobuf-compiler", "libprotobuf-dev"];
         if let Some(by_hand) = debian::install(self.journal, &packages)? {
             anyhow::bail!("{}", missing("protoc, for etcd,", &by_hand));
@@ -181,16 +181,12 @@ impl<'a> Shop<'a> {
     }
 
     fn maturin(&self, verb: &str) -> Command {
-        let folder = self.python.parent().unwrap_or(Path::new("."));
+        let folder = self.python.parent().unwrap_or_else(|| Path::new("."));
         let mut command = Command::new(folder.join("maturin"));
         command.arg(verb).current_dir(self.workspace.root());
         command.args(["--manifest-path", "crates/te-python/Cargo.toml"]);
         // It looks for the linker that it is to use in the environment that is active.
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(
-            std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)),
-        );
-        command.env("PATH", path.unwrap_or_default());
+        command.env("PATH", search_path(folder));
         command
     }
 
@@ -204,7 +200,7 @@ impl<'a> Shop<'a> {
     fn shim(&mut self, out: &Path) -> anyhow::Result<()> {
         let copy = self.workspace.output("shim/pyproject.toml")?;
         let copy = copy.parent().context("a file has a folder")?;
-        empty(copy)?;
+        emptied(copy)?;
         let source = self.workspace.path("crates/te-python/shim");
         fs::create_dir_all(copy.join("mooncake")).context("cannot copy the shim")?;
         for file in ["pyproject.toml", "README.md", "mooncake/engine.py"] {
@@ -214,6 +210,17 @@ impl<'a> Shop<'a> {
         command.args(["--no-deps", "--no-build-isolation", "--wheel-dir"]).arg(out).arg(copy);
         good(self.journal, command, "the shim does not build")
     }
+}
+
+/// The search path of programs, with a folder before all others.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is handed on to a program, and sets nothing here"
+)]
+fn search_path(first: &Path) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(first.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).unwrap_or(path)
 }
 
 fn pip(python: &Path, verb: &str) -> Command {
@@ -231,7 +238,7 @@ fn good(journal: &mut Journal, command: Command, what: &str) -> anyhow::Result<(
     Ok(())
 }
 
-fn empty(folder: &Path) -> anyhow::Result<()> {
+fn emptied(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).context("cannot empty the folder of the wheels")?;
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use super::{PLATFORM, environment, files_in, install, wheels_in};
+use super::{PLATFORM, emptied, environment, files_in, install, wheels_in};
 use crate::guest::{libraries_of, strings_of};
 use crate::journal::Journal;
 use crate::run;
 use crate::ui;
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 
 /// Parts of the library of C, which every system has.
 const LIBC: &[&str] =
@@ -48,6 +48,9 @@ pub(crate) fn run(
     }
     if wheels.len() != 2 || sources.len() != 1 {
         faults.push("there are not two wheels and one archive of sources".to_owned());
+    }
+    for archive in &sources {
+        faults.extend(sources_fault(workspace, journal, archive)?);
     }
     if faults.is_empty() {
         faults.extend(imports(workspace, journal, &wheels)?);
@@ -96,11 +99,27 @@ fn extension(
     Ok(faults)
 }
 
+/// What is wrong with the archive of sources: cargo must find every crate in it, at the versions that
+/// were tried. That they compile is what the wheel shows.
+fn sources_fault(
+    workspace: &Workspace,
+    journal: &mut Journal,
+    archive: &Path,
+) -> anyhow::Result<Option<String>> {
+    let folder = workspace.output("wheel/sources")?;
+    emptied(&folder)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xf").arg(archive).arg("-C").arg(&folder).arg("--strip-components=1");
+    ensure!(run::quietly(unpack, journal, LIMIT)?.is_good(), "the sources cannot be unpacked");
+    let mut tree = workspace::cargo(&folder, "tree");
+    tree.args(["--locked", "--manifest-path", "crates/te-python/Cargo.toml"]);
+    let is_good = run::quietly(tree, journal, LIMIT)?.is_good();
+    Ok((!is_good).then(|| "cargo does not find everything in the sources".to_owned()))
+}
+
 fn unpacked(workspace: &Workspace, journal: &mut Journal, wheel: &Path) -> anyhow::Result<PathBuf> {
     let folder = workspace.output("wheel/content")?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("cannot empty the folder of the content")?;
-    }
+    emptied(&folder)?;
     let mut command = Command::new("python3");
     command.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&folder);
     let ended = run::quietly(command, journal, LIMIT)?;
@@ -120,6 +139,11 @@ fn imports(
         Err(missing) => return Ok(Some(missing)),
     };
     install(journal, &python, wheels)?;
+    let mut program = Command::new(python.with_file_name("te"));
+    program.arg("--help").env_clear();
+    if !run::quietly(program, journal, LIMIT)?.is_good() {
+        return Ok(Some("`te --help` fails in a bare environment".to_owned()));
+    }
     let script = include_str!("imports.py");
     let mut hidden = Command::new("unshare");
     hidden.args(["--map-root-user", "--mount", "sh", "-c", HIDE, "sh"]);
@@ -149,7 +173,10 @@ fn name(file: &Path) -> String {
 
 fn size(file: &Path) -> anyhow::Result<String> {
     let bytes = fs::metadata(file).with_context(|| format!("{} is gone", file.display()))?.len();
-    Ok(format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+    Ok(match bytes {
+        0..0x10_0000 => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    })
 }
 
 #[cfg(test)]
