@@ -22,8 +22,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("te-transport-tcp", &["testing"]),
     ("te-draw", &[]),
     ("te-engine", &["async", "testing"]),
+    ("te-compat", &[]),
     ("te-cli", &[]),
     ("te-capi", &[]),
+    ("te-mooncake", &[]),
     ("xtask", &[]),
 ];
 
@@ -97,8 +99,10 @@ mod tests {
         let workspace = Workspace::open().unwrap();
         let listed: Vec<&str> = CRATES.iter().map(|(name, _)| *name).collect();
         let here: Vec<&str> = workspace.packages().map(|package| package.name()).collect();
-        let missing: Vec<_> =
-            here.iter().filter(|name| !ELSEWHERE.contains(name) && !listed.contains(name)).collect();
+        let missing: Vec<_> = here
+            .iter()
+            .filter(|name| !ELSEWHERE.contains(name) && !listed.contains(name))
+            .collect();
         assert!(missing.is_empty(), "{missing:?} are in no suite");
     }
 

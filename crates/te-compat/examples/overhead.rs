@@ -1,88 +1,82 @@
-//! What one synchronous write of 4 KiB by host name takes, and submitting 10 000 requests: the figures
-//! beside which those of the surfaces above are read. `crates/te-python/benches/overhead.py` does the same.
-#![expect(
+//! What these calls cost beside those of the engine below: one synchronous write of 4 KiB, and 10 000
+//! requests submitted. Run it as `cargo run --release -p te-compat --example overhead`.
+#![allow(
+    unsafe_code,
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "it measures time and tells it"
+    reason = "a measurement: the promise about memory, the clock, and what it prints"
 )]
 
+use std::error::Error;
 use std::time::{Duration, Instant};
 
 use te_compat::{
-    Buffer, CallerMemory, Engine, Failure, OPCODE_WRITE, Opcode, Options, Piece, Region, Request,
+    CallerMemory, Engine, EngineConfig, OPCODE_WRITE, Opcode, Options, Piece, RemoteAccess, Request,
 };
+use te_engine::TransferRequest;
 
-const SIZE: u64 = 4096;
-const PER_ROUND: u32 = 200;
-const N: u32 = 10_000;
+const LEN: u64 = 4096;
+const ROUNDS: usize = 20_000;
+const MANY: u64 = 10_000;
+const LIMIT: Duration = Duration::from_secs(30);
 
-fn main() -> Result<(), Failure> {
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(30);
-    let (a, b) = (engine()?, engine()?);
-    let (ours, theirs) = (memory(&a, SIZE)?, memory(&b, SIZE)?);
-    let piece = Piece { local: ours.address(), remote: theirs.address(), len: SIZE };
-    let host = b.local_name().to_owned();
-    let one = median_of_rounds(rounds, || a.transfer_sync(Opcode::Write, &host, piece))?;
-    println!("rust one {one:.0}");
-    println!("rust submit10000 {:.0}", submit(&a, &b)?);
+fn main() -> Result<(), Box<dyn Error>> {
+    for transports in [&["tcp"][..], &["local", "shm", "tcp"]] {
+        measure(transports)?;
+    }
     Ok(())
 }
 
-fn engine() -> Result<Engine, Failure> {
-    // SAFETY: the only memory that it moves is of engines, below.
-    #[allow(unsafe_code, reason = "the promise that every surface makes")]
-    let memory = unsafe { CallerMemory::promise() };
-    Engine::new(&Options::new("P2PHANDSHAKE", "127.0.0.1"), memory)
-}
-
-fn memory(engine: &Engine, len: u64) -> Result<Region, Failure> {
-    let region = engine.allocate(len)?;
-    engine.register(Buffer { address: region.address(), len }, "*", true)?;
-    Ok(region)
-}
-
-/// Nanoseconds of one call: the median over rounds of the mean within a round.
-fn median_of_rounds<T>(
-    rounds: u32,
-    mut call: impl FnMut() -> Result<T, Failure>,
-) -> Result<f64, Failure> {
-    let mut found = Vec::new();
-    for _ in 0..=rounds {
+fn measure(transports: &[&str]) -> Result<(), Box<dyn Error>> {
+    let (a, b) = (engine(transports)?, engine(transports)?);
+    let (ours, theirs) = (a.allocate(MANY * LEN)?, b.allocate(MANY * LEN)?);
+    a.register_regions(std::slice::from_ref(&ours), "*", RemoteAccess::ReadWrite)?;
+    b.register_regions(std::slice::from_ref(&theirs), "*", RemoteAccess::ReadWrite)?;
+    let (host, target) = (b.local_name(), a.open_segment(b.local_name())?);
+    let id = te_engine::SegmentId::from_u64(u64::try_from(target)?);
+    let piece = Piece { local: ours.address(), remote: theirs.address(), len: LEN };
+    let write = TransferRequest::write(ours.range(0, LEN)?, id, theirs.address());
+    let transport = a.inner()?.transport_to(id).unwrap_or("none");
+    // In turns, so that both see the same machine.
+    let (mut below, mut here) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
         let begun = Instant::now();
-        for _ in 0..PER_ROUND {
-            call()?;
-        }
-        found.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PER_ROUND));
+        a.inner()?.transfer(std::slice::from_ref(&write), LIMIT)?;
+        below.push(begun.elapsed());
+        let begun = Instant::now();
+        a.transfer_sync(Opcode::Write, host, piece)?;
+        here.push(begun.elapsed());
     }
-    // The first round warms up.
-    Ok(median(found.split_off(1)))
-}
-
-/// Nanoseconds until a call with many requests has returned.
-fn submit(a: &Engine, b: &Engine) -> Result<f64, Failure> {
-    let room = u64::from(N) * 64;
-    let (ours, theirs) = (memory(a, room)?, memory(b, room)?);
-    let target = a.open_segment(b.local_name())?;
-    let request = |at: u64| Request {
-        opcode: OPCODE_WRITE,
-        source: ours.address() + at * 64,
-        target,
-        offset: theirs.address() + at * 64,
-        len: 64,
-    };
-    let mut found = Vec::new();
-    for _ in 0..15 {
-        let batch = a.allocate_batch(N as usize)?;
+    println!("{transport}: write of 4 KiB: engine {}, here {}", median(below), median(here));
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let batch = a.allocate_batch(usize::try_from(MANY)?)?;
+        let requests = (0..MANY).map(|i| Request {
+            opcode: OPCODE_WRITE,
+            source: ours.address() + i * LEN,
+            target,
+            offset: theirs.address() + i * LEN,
+            len: 64,
+        });
         let begun = Instant::now();
-        a.submit(batch, (0..u64::from(N)).map(request))?;
-        found.push(begun.elapsed().as_secs_f64() * 1e9);
-        a.wait_batch(batch, Duration::from_secs(30))?;
+        a.submit(batch, requests)?;
+        times.push(begun.elapsed());
+        a.wait_batch(batch, LIMIT)?.outcome()?;
         a.free_batch(batch)?;
     }
-    Ok(median(found))
+    println!("{transport}: {MANY} requests submitted: {}", median(times));
+    Ok(())
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+fn engine(transports: &[&str]) -> Result<Engine, Box<dyn Error>> {
+    let names = transports.iter().map(|name| (*name).to_owned()).collect();
+    let config = EngineConfig::default().adjust(|settings| settings.engine.transports = names)?;
+    // SAFETY: nothing refers to the memory that is named here.
+    let memory = unsafe { CallerMemory::promise() };
+    Ok(Engine::new(&Options::new("P2PHANDSHAKE", "127.0.0.1").config(config), memory)?)
+}
+
+fn median(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    format!("{:.2} µs", times[times.len() / 2].as_secs_f64() * 1e6)
 }

@@ -57,7 +57,7 @@ impl BatchState {
     pub fn outcome(self) -> Result<u64, Failure> {
         match (self.state, self.failure) {
             (TaskState::Completed, _) => Ok(self.bytes),
-            (_, Some(failure)) => Err(failure),
+            (_, Some(failure)) => Err(failure.among(self.failed, self.total)),
             (state, None) => Err(Failure::invalid("batch", format!("the batch is {state:?}"))),
         }
     }

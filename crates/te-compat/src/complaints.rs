@@ -39,7 +39,8 @@ impl Complaints {
     /// Tells of a failure, if it is none of a request and a line is due.
     #[expect(clippy::disallowed_methods, reason = "an edge: nothing but the log depends on it")]
     pub(crate) fn tell(&self, failure: &Failure) {
-        if failure.facts().attempts > 0 {
+        // Of what the engine had it has told: whether the peer's memory was touched is known then.
+        if failure.facts().remote.is_some() && failure.facts().phase != "memory" {
             return;
         }
         let untold = self.state.lock().allow(Instant::now());

@@ -127,6 +127,16 @@ impl Failure {
         self
     }
 
+    /// The first of several failures of one call.
+    #[must_use]
+    pub(crate) fn among(mut self, failed: usize, total: usize) -> Self {
+        if total > 1 {
+            let cause = &self.0.cause;
+            self.0.cause = format!("{failed} of {total} failed, the first: {cause}").into();
+        }
+        self
+    }
+
     pub(crate) fn edit(mut self, change: impl FnOnce(&mut Facts)) -> Self {
         change(&mut self.0);
         self

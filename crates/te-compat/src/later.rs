@@ -70,9 +70,7 @@ impl Engine {
     ) -> Result<u64, Failure> {
         let engine = self.inner()?;
         let target = self.host(host)?;
-        let mut requests = self.prepare_pieces(op, target, pieces)?;
-        let limit = self.transfer_limit(sum(pieces));
-        requests.iter_mut().for_each(|request| request.timeout = Some(limit));
+        let requests = self.limited(op, target, pieces, self.transfer_limit(sum(pieces)))?;
         let id = engine.allocate_batch(requests.len())?;
         let begun = match notify {
             Some(notify) => engine.submit_with_notify(id, &requests, notify),
@@ -173,6 +171,11 @@ impl Engine {
             self.core.refused.remove(id);
             self.core.started.remove(id);
         }
+    }
+
+    /// Frees a batch now, or when it is final; nothing is called back.
+    pub fn release_batch(&self, batch: u64) {
+        self.release(BatchId::from_u64(batch));
     }
 
     fn forget_host_of(&self, id: BatchId) {

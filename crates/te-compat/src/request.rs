@@ -133,7 +133,7 @@ impl Engine {
 
     fn no_memory(&self, target: SegmentId, failure: Failure) -> Failure {
         let failure = failure.edit(|facts| {
-            facts.phase = "queue";
+            facts.phase = "memory";
             facts.remote = Some(te_engine::RemoteSide::Untouched);
             facts.cause = format!("local memory: {}", facts.cause).into();
         });

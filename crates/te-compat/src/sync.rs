@@ -7,10 +7,10 @@ use std::slice;
 use std::time::Duration;
 
 use te_engine::{
-    BatchId, Notify, NotifyOutcome, Opcode, OpenError, SegmentId, TransferRequest, WaitError,
+    BatchId, Notify, NotifyOutcome, Opcode, RemoteSide, SegmentId, SubmitError, TransferRequest,
+    WaitError,
 };
 
-use crate::code::Code;
 use crate::engine::Engine;
 use crate::failure::{Failure, LocalState};
 use crate::request::Piece;
@@ -38,10 +38,12 @@ impl Engine {
     pub fn transfer_sync(&self, op: Opcode, host: &str, piece: Piece) -> Result<u64, Failure> {
         let engine = self.inner()?;
         let limit = self.transfer_limit(piece.len);
-        self.attempt(host, |target| {
+        self.attempt(op, host, |target| {
             let local = self.local(&mut self.core.regions.finder(), target, &piece)?;
             let request = TransferRequest::new(op, local, target, piece.remote);
-            Ok(engine.transfer(slice::from_ref(&request), limit)?)
+            let request = request.with_timeout(limit);
+            let begin = |id| engine.submit_within(id, slice::from_ref(&request), limit);
+            Ok(self.run(1, limit, begin)?.bytes)
         })
     }
 
@@ -57,16 +59,17 @@ impl Engine {
     ) -> Result<u64, Failure> {
         let engine = self.inner()?;
         let limit = self.transfer_limit(sum(pieces));
-        self.attempt(host, |target| {
-            let requests = self.prepare_pieces(op, target, pieces)?;
-            Ok(engine.transfer(&requests, limit)?)
+        self.attempt(op, host, |target| {
+            let requests = self.limited(op, target, pieces, limit)?;
+            let begin = |id| engine.submit_within(id, &requests, limit);
+            Ok(self.run(requests.len(), limit, begin)?.bytes)
         })
     }
 
     /// As [`Engine::batch_transfer_sync`]; when all pieces are in place, the host gets `notify`.
     ///
     /// # Errors
-    /// As [`Engine::batch_transfer_sync`]; without a piece [`Code::InvalidArgument`]. A
+    /// As [`Engine::batch_transfer_sync`]; without a piece [`crate::Code::InvalidArgument`]. A
     /// notification that was not taken is no error: see [`Moved::notify`].
     pub fn transfer_sync_notify(
         &self,
@@ -77,28 +80,50 @@ impl Engine {
     ) -> Result<Moved, Failure> {
         let engine = self.inner()?;
         let limit = self.transfer_limit(sum(pieces));
-        self.attempt(host, |target| {
-            let mut requests = self.prepare_pieces(op, target, pieces)?;
-            requests.iter_mut().for_each(|request| request.timeout = Some(limit));
-            let batch = engine.allocate_batch(requests.len())?;
-            let begun = engine.submit_with_notify(batch, &requests, notify.clone());
-            let ended = match begun {
-                Ok(()) => self.end_of(batch, limit),
-                Err(error) => Err(error.into()),
-            };
-            engine.abandon_batch(batch);
-            ended
+        self.attempt(op, host, |target| {
+            let requests = self.limited(op, target, pieces, limit)?;
+            let begin = |id| engine.submit_with_notify(id, &requests, notify.clone());
+            self.run(requests.len(), limit, begin)
         })
+    }
+
+    /// The pieces as requests that end when the time is over.
+    pub(crate) fn limited(
+        &self,
+        op: Opcode,
+        target: SegmentId,
+        pieces: &[Piece],
+        limit: Duration,
+    ) -> Result<Vec<TransferRequest>, Failure> {
+        let mut requests = self.prepare_pieces(op, target, pieces)?;
+        requests.iter_mut().for_each(|request| request.timeout = Some(limit));
+        Ok(requests)
+    }
+
+    /// Submits requests in a batch of their own and waits for its end.
+    fn run(
+        &self,
+        count: usize,
+        limit: Duration,
+        begin: impl FnOnce(BatchId) -> Result<(), SubmitError>,
+    ) -> Result<Moved, Failure> {
+        let engine = self.inner()?;
+        let batch = engine.allocate_batch(count)?;
+        let ended = match begin(batch) {
+            Ok(()) => self.end_of(batch, limit),
+            Err(error) => Err(error.into()),
+        };
+        engine.abandon_batch(batch);
+        ended
     }
 
     /// Waits for the end of a batch whose tasks have deadlines, and calls back what is late.
     fn end_of(&self, batch: BatchId, limit: Duration) -> Result<Moved, Failure> {
         let engine = self.inner()?;
-        let after = self.config().engine.shutdown_timeout;
         let status = match engine.wait(batch, limit) {
             Err(WaitError::TimedOut { .. }) => {
                 engine.cancel(batch)?;
-                engine.wait(batch, after)?
+                engine.wait(batch, self.config().engine.shutdown_timeout)?
             }
             other => other?,
         };
@@ -111,6 +136,7 @@ impl Engine {
     /// try, as often as the peer's binding does (A156). A host that failed is opened anew.
     fn attempt<T>(
         &self,
+        op: Opcode,
         host: &str,
         transfer: impl Fn(SegmentId) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -118,29 +144,16 @@ impl Engine {
         loop {
             let failure = match self.host(host).and_then(&transfer) {
                 Ok(done) => return Ok(done),
-                Err(failure) => self.unless_closed(failure.with_peer(host)),
+                Err(failure) => failure.with_peer(host),
             };
             self.drop_host(host);
             let left = left.get_or_insert_with(|| self.further_nics());
-            if *left == 0 || !may_repeat(&failure) {
+            if *left == 0 || !may_repeat(op, &failure) {
                 self.core.complaints.tell(&failure);
                 return Err(failure);
             }
             *left -= 1;
         }
-    }
-
-    /// Closing the engine calls transfers back as well.
-    fn unless_closed(&self, failure: Failure) -> Failure {
-        let is_closed =
-            || matches!(self.core.engine.open_segment(self.local_name()), Err(OpenError::Closed));
-        if !failure.facts().is_timeout || !is_closed() {
-            return failure;
-        }
-        failure.edit(|facts| {
-            (facts.code, facts.phase) = (Code::InvalidArgument, "closed");
-            facts.is_timeout = false;
-        })
     }
 
     fn further_nics(&self) -> usize {
@@ -150,13 +163,43 @@ impl Engine {
     }
 }
 
-/// Whether the same bytes may be sent again: nothing of the failed attempt is under way any more, and
-/// its time did not run out.
-fn may_repeat(failure: &Failure) -> bool {
+/// Whether the same bytes may be sent again: nothing of the failed attempt is under way any more, on
+/// neither side, and its time did not run out. A write of which something may still land must not be
+/// repeated: it could come on top of what the peer did with its memory after the repetition completed.
+fn may_repeat(op: Opcode, failure: &Failure) -> bool {
     let facts = failure.facts();
-    facts.is_retryable && !facts.is_timeout && facts.local == LocalState::Free
+    let may_land = op == Opcode::Write && facts.remote == Some(RemoteSide::InDoubt);
+    facts.is_retryable && !facts.is_timeout && facts.local == LocalState::Free && !may_land
 }
 
 pub(crate) fn sum(pieces: &[Piece]) -> u64 {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+
+    #[test]
+    fn a156_what_may_still_land_is_not_written_again() {
+        // A156, K16: a late write must not come on top of what the peer did since.
+        let failed = |remote| {
+            Failure::new(Code::Socket, "payload", "lost").edit(|facts| {
+                (facts.remote, facts.is_retryable) = (Some(remote), true);
+            })
+        };
+        assert!(!may_repeat(Opcode::Write, &failed(RemoteSide::InDoubt)));
+        assert!(may_repeat(Opcode::Read, &failed(RemoteSide::InDoubt)));
+        for remote in [RemoteSide::Untouched, RemoteSide::Settled] {
+            assert!(may_repeat(Opcode::Write, &failed(remote)));
+        }
+        let with = |change: fn(&mut crate::Facts)| failed(RemoteSide::Untouched).edit(change);
+        let held = with(|facts| facts.local = LocalState::Quarantined);
+        let late = with(|facts| facts.is_timeout = true);
+        let refused = with(|facts| facts.is_retryable = false);
+        for failure in [held, late, refused] {
+            assert!(!may_repeat(Opcode::Read, &failure), "{failure}");
+        }
+    }
 }

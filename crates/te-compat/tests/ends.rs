@@ -36,6 +36,7 @@ fn a156_a_restarted_peer_is_found_again() {
         a.engine.transfer_sync(Opcode::Write, &host, piece(a.at(0), old, 4096)).unwrap_err();
     assert_eq!(failure.facts().peer.as_deref(), Some(host.as_str()), "{failure}");
     assert_eq!(failure.facts().local, LocalState::Free);
+    assert!(failure.facts().remote.is_some(), "{failure:?}");
     let second = node_of(options().port(port));
     assert_eq!(second.name(), host);
     let begun = Instant::now();
@@ -186,7 +187,9 @@ fn a13_calls_after_the_end_fail_and_ending_twice_is_nothing() {
     assert!(report.joined && report.open_tasks == 0);
     a.engine.close(LIMIT).unwrap();
     assert!(a.engine.open_segment(&b.name()).is_err());
-    assert!(a.engine.register(buffer(&a.engine.allocate(64).unwrap()), "*", true).is_err());
+    let fresh = a.engine.allocate(64).unwrap();
+    let refused = a.engine.register(buffer(&fresh), "*", true).unwrap_err();
+    assert_eq!((refused.facts().phase, refused.code().as_i32()), ("closed", -1));
     let write = Request { opcode: 1, source: a.at(0), target: 0, offset: a.at(64), len: 8 };
     assert_eq!(a.engine.submit(batch, [write]).unwrap_err().facts().phase, "closed");
     let failure =

@@ -60,7 +60,7 @@ fn fault28_memory_that_is_not_registered_serves_and_what_is_not_mapped_fails() {
         assert_eq!((state.state, state.total), (TaskState::Failed, 3));
         assert_eq!((state.completed, state.failed, state.bytes), (2, 1, 1000));
         let failure = state.failure.unwrap();
-        assert_eq!((failure.facts().index, failure.facts().phase), (Some(1), "queue"));
+        assert_eq!((failure.facts().index, failure.facts().phase), (Some(1), "memory"));
         assert_eq!(failure.facts().peer.as_deref(), Some(b.engine.local_name()));
         assert!(failure.to_string().contains("0x1000"), "{failure}");
         let states = [0, 1, 2].map(|i| a.engine.task_status(batch, i).unwrap().state);

@@ -88,8 +88,16 @@ impl From<CopyError> for Failure {
     }
 }
 
+/// An engine that cannot serve a call is closed, or belongs to another process.
+fn unavailable(reason: &'static str) -> Failure {
+    if reason.contains("forked") { Failure::forked() } else { Failure::invalid("closed", reason) }
+}
+
 impl From<RegisterError> for Failure {
     fn from(error: RegisterError) -> Self {
+        if let RegisterError::Unavailable { reason } = error {
+            return unavailable(reason);
+        }
         let code = match &error {
             RegisterError::Overlap { .. }
             | RegisterError::OptionsDiffer { .. }
@@ -104,6 +112,9 @@ impl From<RegisterError> for Failure {
 
 impl From<UnregisterError> for Failure {
     fn from(error: UnregisterError) -> Self {
+        if let UnregisterError::Unavailable { reason } = error {
+            return unavailable(reason);
+        }
         let code = match &error {
             UnregisterError::NotRegistered { .. } => Code::AddressNotRegistered,
             UnregisterError::Busy { .. } => Code::Busy,
@@ -290,16 +301,12 @@ impl From<TransferError> for Failure {
             TransferError::Failed { failed, total, first } => {
                 // Nobody but its own limit calls a synchronous transfer back.
                 let is_late = first.fault.class == FaultClass::Cancelled;
-                Self::from(&*first).edit(|facts| {
+                let made = Self::from(&*first).edit(|facts| {
                     if is_late {
                         (facts.code, facts.is_timeout) = (Code::Clock, true);
                     }
-                    if total > 1 {
-                        let cause = &facts.cause;
-                        facts.cause =
-                            format!("{failed} of {total} failed, the first: {cause}").into();
-                    }
-                })
+                });
+                made.among(failed, total)
             }
             other => Self::invalid("transfer", chain(&other)),
         }
