@@ -37,17 +37,29 @@ impl State {
 
 impl Complaints {
     /// Tells of a failure, if it is none of a request and a line is due.
-    #[expect(clippy::disallowed_methods, reason = "an edge: nothing but the log depends on it")]
     pub(crate) fn tell(&self, failure: &Failure) {
         // Of what the engine had it has told: whether the peer's memory was touched is known then.
-        if failure.facts().remote.is_some() && failure.facts().phase != "memory" {
-            return;
-        }
-        let untold = self.state.lock().allow(Instant::now());
-        if let Some(untold) = untold {
-            tracing::warn!(untold, "a transfer did not begin: {failure}");
+        let facts = failure.facts();
+        if facts.remote.is_none() || facts.phase == "memory" {
+            self.say("a transfer did not begin", failure);
         }
     }
+
+    #[expect(clippy::disallowed_methods, reason = "an edge: nothing but the log depends on it")]
+    fn say(&self, what: &str, failure: &Failure) {
+        let untold = self.state.lock().allow(Instant::now());
+        if let Some(untold) = untold {
+            tracing::warn!(untold, "{what}: {failure}");
+        }
+    }
+}
+
+static OF_ALL: Complaints = Complaints { state: Mutex::new(State { last: None, untold: 0 }) };
+
+/// Logs a failure whose caller learns a mere number and is not expected to ask for more, such as that
+/// of making an engine: at most one line a second in a process, with the count of what was left out.
+pub fn complain(failure: &Failure) {
+    OF_ALL.say("a call failed", failure);
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ impl Check {
 
 /// How long one of several batches is waited for before the others are looked at.
 const ROUND: Duration = Duration::from_millis(5);
+/// The same for the last one.
+const ALONE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Begins to move pieces to or from a host; gives the number of their batch, never 0.
@@ -140,7 +142,7 @@ impl Engine {
             }
             if open.contains(&last) {
                 // Late is seen in the next round: the tasks have deadlines.
-                drop(self.wait_batch(last, ROUND));
+                drop(self.wait_batch(last, if open.len() == 1 { ALONE } else { ROUND }));
             }
         }
         Ok(())

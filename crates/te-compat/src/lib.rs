@@ -53,6 +53,7 @@ mod transfer;
 pub use batch::{BatchState, INVALID_BATCH, TaskStatus};
 pub use bell::Bell;
 pub use code::Code;
+pub use complaints::complain;
 pub use describe::{NicLoad, local_topology};
 pub use door::CallerMemory;
 pub use engine::Engine;

@@ -1,8 +1,7 @@
 //! What an engine is made of: strings as Mooncake's calls take them.
 
-use te_engine::{EngineBuilder, EngineConfig, Settings, TransferEngine};
+use te_engine::{ConfigError, EngineBuilder, EngineConfig, Settings, TransferEngine};
 
-use crate::code::Code;
 use crate::failure::{Failure, chain};
 
 /// How to make an [`crate::Engine`].
@@ -37,7 +36,7 @@ impl Protocol {
     /// (A152), with a warning where this engine has no such transport.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`] for `xgmi`, as with Mooncake.
+    /// [`crate::Code::InvalidArgument`] for `xgmi`, as with Mooncake.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         match text.to_ascii_lowercase().as_str() {
             "tcp" => Ok(Self::Tcp),
@@ -102,16 +101,22 @@ impl Options {
         self
     }
 
+    /// Starts the log, so that what goes wrong while the engine is made is seen; see
+    /// [`crate::start_logging`]. A configuration that cannot be read is told by making the engine.
+    pub fn start_logging(&self) {
+        if let Ok(config) = self.loaded() {
+            crate::logging::start_logging(&config);
+        }
+    }
+
+    fn loaded(&self) -> Result<EngineConfig, ConfigError> {
+        self.config.clone().map_or_else(EngineConfig::from_process, Ok)
+    }
+
     /// The builder of the engine.
     pub(crate) fn builder(&self) -> Result<EngineBuilder, Failure> {
-        let invalid = |error: te_engine::ConfigError| {
-            Failure::new(Code::InvalidArgument, "build", chain(&error))
-        };
-        let config = match &self.config {
-            Some(config) => config.clone(),
-            None => EngineConfig::from_process().map_err(invalid)?,
-        };
-        let config = config.adjust(|settings| self.adjust(settings)).map_err(invalid)?;
+        let adjusted = self.loaded().and_then(|config| config.adjust(|it| self.adjust(it)));
+        let config = adjusted.map_err(|error| Failure::invalid("build", chain(&error)))?;
         let builder = TransferEngine::builder().config(config);
         let builder = builder.metadata(self.metadata.as_str()).name(self.name.as_str());
         Ok(match self.port {

@@ -1,7 +1,7 @@
 //! Transfers to a host by name that return when they have ended (A156–A158).
 //!
 //! I1  A failure is returned when the local memory is free, or it says that it is in quarantine;
-//!     either comes within the time of the call and that of closing an engine.
+//!     either comes within the limit of the call and twice the time of closing an engine.
 
 use std::slice;
 use std::time::Duration;
@@ -117,13 +117,15 @@ impl Engine {
         ended
     }
 
-    /// Waits for the end of a batch whose tasks have deadlines, and calls back what is late.
+    /// Waits for the end of a batch whose tasks have deadlines. What is late all the same, such as
+    /// the answer to a notification, is called back.
     fn end_of(&self, batch: BatchId, limit: Duration) -> Result<Moved, Failure> {
         let engine = self.inner()?;
-        let status = match engine.wait(batch, limit) {
+        let after = self.config().engine.shutdown_timeout;
+        let status = match engine.wait(batch, limit.saturating_add(after)) {
             Err(WaitError::TimedOut { .. }) => {
                 engine.cancel(batch)?;
-                engine.wait(batch, self.config().engine.shutdown_timeout)?
+                engine.wait(batch, after)?
             }
             other => other?,
         };

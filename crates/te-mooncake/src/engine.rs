@@ -9,7 +9,7 @@ mod segments;
 use std::ffi::{CString, NulError};
 use std::fmt;
 
-use te_compat::{CallerMemory, Engine, Options, Protocol, enable_graceful_shutdown, start_logging};
+use te_compat::{CallerMemory, Engine, Options, Protocol, enable_graceful_shutdown};
 
 use crate::address::host_and_port;
 use crate::error::{EngineError, refused};
@@ -121,10 +121,13 @@ impl TransferEngine {
     fn make(options: &Options) -> Result<Self, EngineError> {
         // SAFETY: every call that takes an address is unsafe, and its caller promises just this.
         let memory = unsafe { CallerMemory::promise() };
-        let made = Engine::new(options, memory).inspect_err(te_compat::set_last_failure);
-        let engine = made.map_err(|_| EngineError::NullHandle)?;
-        start_logging(engine.config());
-        Ok(Self { engine })
+        options.start_logging();
+        let told = |failure: &te_compat::Failure| {
+            te_compat::set_last_failure(failure);
+            te_compat::complain(failure);
+        };
+        let made = Engine::new(options, memory).inspect_err(told);
+        made.map(|engine| Self { engine }).map_err(|_| EngineError::NullHandle)
     }
 
     /// Looks at the machine's NICs.
