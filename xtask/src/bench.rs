@@ -20,6 +20,7 @@ mod machine;
 mod micro;
 mod page;
 mod peers;
+mod python;
 mod record;
 mod revision;
 mod sample;
@@ -52,7 +53,7 @@ pub(crate) fn run(workspace: &Workspace, flags: &BenchFlags) -> anyhow::Result<b
             .for_each(|group| ui::say(&format!("{:<16} {}", group.name, group.about)));
         return Ok(true);
     }
-    let is_micro = flags.only.as_ref().is_some_and(|part| micro::NAME.contains(part.as_str()));
+    let is_micro = flags.only.as_deref().is_some_and(micro::is_asked_for);
     ensure!(!groups.is_empty() || is_micro, "no group has this name; `--only list` prints all");
     ensure!(flags.rounds > 0 && flags.seconds > 0.0, "nothing can be measured in no time");
     ensure!(!flags.keep || flags.only.is_none(), "what is kept is a whole run, not a part of one");

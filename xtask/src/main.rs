@@ -8,6 +8,7 @@
 
 mod artifacts;
 mod bench;
+mod capi;
 mod ci;
 mod consumers;
 mod debian;

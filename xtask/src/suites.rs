@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Tally, TestResult};
 use crate::results::LastRun;
 use crate::ui;
 use crate::workspace::Workspace;
-use crate::{consumers, features, guest, loom, memory, rdma, system, topology, unit};
+use crate::{capi, consumers, features, guest, loom, memory, python, rdma, system, topology, unit};
 
 /// One rung of the ladder that docs/testing.md describes.
 #[derive(Debug)]
@@ -44,6 +44,10 @@ pub(crate) enum Kind {
     Topology,
     /// A fake fabric, and emulated machines.
     Rdma,
+    /// Programs in C, C++ and Go on the C library.
+    Capi,
+    /// Tests in Python of what te-python builds.
+    Python,
 }
 
 /// Which tests of a system suite need the real peer, which comes from PyPI.
@@ -132,6 +136,18 @@ pub(crate) const SUITES: &[Suite] = &[
         kind: Kind::Rdma,
     },
     Suite {
+        name: "capi",
+        about: "programs in C, C++ and Go on the C library, also under valgrind",
+        from: Level::Default,
+        kind: Kind::Capi,
+    },
+    Suite {
+        name: "python",
+        about: "te_engine beside the published package, under code of others, and by itself",
+        from: Level::Default,
+        kind: Kind::Python,
+    },
+    Suite {
         name: "loom",
         about: "the lock-free parts, in every order that their threads can run in",
         from: Level::Full,
@@ -205,5 +221,7 @@ fn dispatch(
         Kind::Guest => guest::run_suite(workspace, journal, order),
         Kind::Topology => topology::run(workspace, journal, order),
         Kind::Rdma => rdma::run(workspace, journal, order),
+        Kind::Capi => capi::run(workspace, journal, order),
+        Kind::Python => python::run(workspace, journal, order),
     }
 }

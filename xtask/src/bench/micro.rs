@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use super::python;
 use super::sample::digits;
 use super::verdict::{Verdict, Word};
 use crate::artifacts;
@@ -37,9 +38,26 @@ pub(crate) fn figures(
     if flags.again {
         return read(&last);
     }
-    if flags.only.as_ref().is_some_and(|part| !NAME.contains(part.as_str())) {
-        return Ok(Vec::new());
+    let wanted = |name: &str| flags.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let mut found = Vec::new();
+    if wanted(NAME) {
+        found.extend(of_examples(workspace, journal)?);
     }
+    if wanted(python::NAME) {
+        found.extend(python::figures(workspace, journal)?);
+    }
+    if !found.is_empty() {
+        std::fs::write(&last, lines(&found)).context("cannot write micro.jsonl")?;
+    }
+    Ok(found)
+}
+
+/// Whether a choice of groups means any of these figures.
+pub(crate) fn is_asked_for(part: &str) -> bool {
+    [NAME, python::NAME].iter().any(|name| name.contains(part))
+}
+
+fn of_examples(workspace: &Workspace, journal: &mut Journal) -> anyhow::Result<Vec<Micro>> {
     ui::say("  what the engine costs alone");
     let mut found = Vec::new();
     for (package, example, features) in EXAMPLES {
@@ -50,7 +68,6 @@ pub(crate) fn figures(
         let ended = run::stream(command, journal, LIMIT, |line| found.extend(Micro::read(line)))?;
         ensure!(ended.is_good(), "{example} failed ({}); see {}", ended.text(), journal.shown());
     }
-    std::fs::write(&last, lines(&found)).context("cannot write micro.jsonl")?;
     Ok(found)
 }
 
@@ -79,6 +96,10 @@ pub(crate) fn lines(figures: &[Micro]) -> String {
 }
 
 impl Micro {
+    pub(crate) fn new(name: &str, value: f64, unit: &str, limit: Option<f64>) -> Self {
+        Self { name: name.to_owned(), value, unit: unit.to_owned(), limit }
+    }
+
     pub(crate) fn read(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         Some(Self {

@@ -19,9 +19,12 @@ pub(crate) fn newer(
         Kind::Guest => &["Cargo.toml", "Cargo.lock", "xtask/src/guest"],
         Kind::Topology | Kind::Rdma => &["Cargo.toml", "Cargo.lock", "crates", "xtask/src/guest"],
         Kind::Consumers => &["Cargo.toml", "Cargo.lock", "crates", "consumers"],
-        Kind::Features | Kind::System(_) | Kind::Loom | Kind::Memory => {
-            &["Cargo.toml", "Cargo.lock", "crates"]
-        }
+        Kind::Features
+        | Kind::System(_)
+        | Kind::Loom
+        | Kind::Memory
+        | Kind::Capi
+        | Kind::Python => &["Cargo.toml", "Cargo.lock", "crates"],
     };
     for place in places {
         let found = newer_below(&workspace.path(place), since)?;

@@ -235,7 +235,7 @@ def memory_batches():
     tell("batch_register_memory: by keyword", lambda: e.batch_register_memory(buffer_addresses=[at + 2 * k], capacities=[k], location="cpu:0"))
     tell("batch_register_memory: none", lambda: e.batch_register_memory([], []))
     tell("batch_register_memory: unequal lists", lambda: e.batch_register_memory([at + 3 * k, at + 4 * k], [k]))
-    tell("batch_register_memory: one overlaps an older one", lambda: e.batch_register_memory([at + 5 * k, at], [k, k]))
+    tell("batch_register_memory: one overlaps an older one", lambda: e.batch_register_memory([at + 5 * k, at + 16], [k, 16]))
     tell("batch_register_memory: then the good one of it", lambda: e.register_memory(at + 5 * k, k))
     tell("batch_register_memory: two overlap", lambda: e.batch_register_memory([at + 8 * k, at + 8 * k + 64], [128, 128]))
     tell("batch_register_memory: no bytes", lambda: e.batch_register_memory([at + 9 * k], [0]))
@@ -509,6 +509,30 @@ def rpc():
 
 
 @group
+def rpc_messages():
+    """Bytes from a client to a server."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    server, client = module.RpcInterface(), module.RpcInterface()
+    came = []
+    tell("initialize_server: by keyword", lambda: server.initialize_server(listen_address=address, thread_count=2, timeout_seconds=5))
+    tell("set_data_receive_callback: before the start", lambda: server.set_data_receive_callback(lambda data: came.append([kind(data), sorted(data), data["data"].decode(), kind(data["source"])])))
+    tell("start_server_async", lambda: server.start_server_async())
+    tell("initialize_client", lambda: client.initialize_client(pool_size=4, timeout_seconds=5))
+    time.sleep(0.2)
+    tell("send_data", lambda: client.send_data(address, b"hello"))
+    tell("send_data: text", lambda: client.send_data(address, "text"))
+    tell("send_data: by keyword", lambda: client.send_data(target_address=address, data=b"again"))
+    tell("send_data: a bytearray", lambda: client.send_data(address, bytearray(b"more")))
+    tell("send_data: nobody there", lambda: client.send_data("127.0.0.1:1", b"hello"), lambda code: "below 0" if code < 0 else code)
+    end = time.monotonic() + 3
+    while len(came) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    tell("what came", lambda: came)
+    tell("stop_server", lambda: server.stop_server())
+
+
+@group
 def rpc_functions():
     """Its makers."""
     tell("create_rpc_client", lambda: module.create_rpc_client(), lambda x: "an object")
@@ -520,6 +544,15 @@ def shared():
     """Segments that processes of a host share."""
     tell("SharedSegment.supported()", lambda: module.SharedSegment.supported())
     tell("SharedSegment.supported(mmap=False)", lambda: module.SharedSegment.supported(mmap=False))
+
+    def made():
+        segment, blob = module.SharedSegment.create("parity", 1 << 16, 1, 0)
+        segment.complete([blob])
+        at = segment.base_addr()
+        ctypes.memmove(at, b"shared", 6)
+        return [kind(blob), bool(segment.ready()), segment.size() >= 1 << 16, ctypes.string_at(at, 6).decode()]
+    tell("SharedSegment.create and complete", made)
+    tell("SharedSegment.create: rank outside the world", lambda: module.SharedSegment.create("parity", 4096, 1, 5), kind)
 
 
 def free_port():

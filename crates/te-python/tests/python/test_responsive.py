@@ -98,7 +98,7 @@ def test_fb50_initialize():
 def test_fb50_register_and_unregister_4_gib():
     node, idle = nodes()
     size = 4 << 30 if support.memory_left() > 7 << 30 else 1 << 30
-    node.run("global big; big = Memory(size); big.bytes[::4096] = 1", size=size)
+    node.run("global big; big = Memory(size); big.bytes[::1 << 20] = 1", size=size)
     gib = size >> 30
     support.equal(measure(f"register {gib} GiB", node, idle, "return e.register_memory(big.addr, big.size)"), 0)
     support.equal(measure(f"unregister {gib} GiB", node, idle, "return e.unregister_memory(big.addr)"), 0)
