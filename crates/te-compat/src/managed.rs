@@ -35,35 +35,45 @@ impl Engine {
     /// [`Code::InvalidArgument`] for no bytes, [`Code::Memory`].
     pub fn allocate_managed(&self, len: u64) -> Result<u64, Failure> {
         self.inner()?;
+        if len == 0 {
+            return Err(Failure::invalid("memory", "a buffer of no bytes"));
+        }
+        if len > BLOCK_MAX {
+            let address = self.map(len)?.address();
+            self.core.pool.lock().given.insert(address, len);
+            return Ok(address);
+        }
         let mut pool = self.core.pool.lock();
-        let address = match len {
-            0 => return Err(Failure::invalid("memory", "a buffer of no bytes")),
-            len if len <= BLOCK_MAX => self.take_block(&mut pool, len)?,
-            len => self.map(len)?.address(),
-        };
+        let address = self.take_block(&mut pool, len)?;
         pool.given.insert(address, len);
         Ok(address)
     }
 
-    /// Takes such memory back.
+    /// Takes such memory back. Nothing may be moving it: a block of an arena is handed out again at
+    /// once.
     ///
     /// # Errors
     /// [`Code::AddressNotRegistered`] for what was not given, or with another length;
     /// [`Code::Busy`] while a transfer uses a buffer of its own.
     pub fn free_managed(&self, address: u64, len: u64) -> Result<(), Failure> {
         self.inner()?;
-        let mut pool = self.core.pool.lock();
-        if pool.given.get(&address) != Some(&len) {
-            let cause = format!("no managed buffer of {len} bytes starts at {address:#x}");
-            return Err(Failure::new(Code::AddressNotRegistered, "memory", cause));
+        {
+            let mut pool = self.core.pool.lock();
+            if pool.given.get(&address) != Some(&len) {
+                let cause = format!("no managed buffer of {len} bytes starts at {address:#x}");
+                return Err(Failure::new(Code::AddressNotRegistered, "memory", cause));
+            }
+            pool.given.remove(&address);
+            let arena = pool.arenas.iter_mut().find(|(region, _)| is_in(region, address));
+            if let Some((region, blocks)) = arena {
+                blocks.give(address - region.address(), len);
+                return Ok(());
+            }
         }
-        let arena = pool.arenas.iter_mut().find(|(region, _)| is_in(region, address));
-        match arena {
-            Some((region, blocks)) => blocks.give(address - region.address(), len),
-            None => self.unregister(address)?,
-        }
-        pool.given.remove(&address);
-        Ok(())
+        // Nobody else waits for the transfers that use it.
+        self.unregister(address).inspect_err(|_| {
+            self.core.pool.lock().given.insert(address, len);
+        })
     }
 
     fn take_block(&self, pool: &mut Pool, len: u64) -> Result<u64, Failure> {

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{SIZE, buffer, leaked, node, pattern};
-use te_compat::{Buffer, Code, LocalState};
+use common::{SIZE, buffer, leaked, node, pattern, piece};
+use te_compat::{Buffer, Code, LocalState, Opcode};
 use te_segment::{AlignedBuffer, VanishingMemory};
 
 #[test]
@@ -102,4 +102,29 @@ fn a_failure_of_registering_leaves_the_memory_free() {
     let failure = a.engine.register(Buffer { address: 4096, len: 64 }, "*", true).unwrap_err();
     assert_eq!((failure.facts().phase, failure.facts().local), ("register", LocalState::Free));
     assert!(failure.to_string().contains("0x1000"), "{failure}");
+}
+
+#[test]
+fn fb33_threads_register_and_unregister_the_same_and_other_ranges() {
+    // FB33: every call succeeds, transfers find the memory meanwhile, and nothing is left.
+    let (a, b) = (node(&["tcp"]), node(&["tcp"]));
+    let region = a.engine.allocate(8 << 12).unwrap();
+    let write = piece(region.address(), b.at(0), 4096);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let own = region.address() + ((thread % 4) << 12);
+            let (engine, host) = (&a.engine, b.name());
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    engine.register(Buffer { address: own, len: 4096 }, "*", true).unwrap();
+                    engine.unregister(own).unwrap();
+                }
+                // The range may be taken from it, and then the call says so.
+                if let Err(failure) = engine.transfer_sync(Opcode::Write, &host, write) {
+                    assert_eq!(failure.facts().phase, "submit", "{failure}");
+                }
+            });
+        }
+    });
+    assert!(!a.engine.overlaps(region.address(), 8 << 12).unwrap());
 }
