@@ -77,6 +77,20 @@ const ISSUES: &[Issue] = &[
         // Of what the wire shows of connections.
         further: &["E14", "E22", "E26", "E31", "E32", "E55", "E57", "E58"],
     },
+    Issue {
+        name: "bindings",
+        faults: &[28..=28],
+        field_bugs: &[50, 52, 53, 54],
+        acceptance: &[77..=77],
+        // The calls of C, of the peer's Rust binding, and of Python.
+        further: &[
+            "A100", "A101", "A102", "A103", "A104", "A105", "A106", "A107", "A108", "A109", "A110",
+            "A111", "A112", "A113", "A114", "A115", "A116", "A117", "A118", "A119", "A120", "A121",
+            "A130", "A131", "A132", "A133", "A134", "A135", "A136", "A137", "A138", "A139", "A140",
+            "A141", "A150", "A151", "A152", "A153", "A154", "A155", "A156", "A157", "A158", "A159",
+            "A160", "A161", "A162", "A163", "A164", "A165", "A166",
+        ],
+    },
 ];
 
 /// The ids of an issue in the order of the issue, or `None` if there is no such issue.
@@ -119,6 +133,14 @@ mod tests {
         let ids = ids("rdma").unwrap();
         assert_eq!(ids.iter().filter(|id| id.starts_with('J')).count(), 17);
         let some = ["fault03", "fault13", "FB44", "FB48", "J10", "J82", "J97"];
+        assert!(some.iter().all(|id| ids.iter().any(|i| i == id)));
+    }
+
+    #[test]
+    fn the_issue_of_bindings_has_all_its_rows() {
+        let ids = ids("bindings").unwrap();
+        assert_eq!(ids.iter().filter(|id| id.starts_with('A')).count(), 22 + 12 + 17);
+        let some = ["fault28", "FB50", "FB54", "J77", "A100", "A121", "A141", "A150", "A166"];
         assert!(some.iter().all(|id| ids.iter().any(|i| i == id)));
     }
 
