@@ -13,7 +13,7 @@ use te_compat::{
     pieces, set_last_failure,
 };
 
-use crate::failure::{raised, told};
+use crate::failure::{About, raised, told};
 use crate::home::Home;
 use crate::names::{InnerTransferEngine, TransferNotify, TransferOpcode};
 use crate::numbers::{Content, Number, Numbers, Text};
@@ -513,18 +513,22 @@ impl TransferEngine {
         source_address: Number,
         length: Number,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let home = told(py, self.home())?;
+        let home = told(py, About::Anything, self.home())?;
         raw::bytes(py, length.0, |bytes| {
             te_compat::guarded(|| home.engine().read_bytes(source_address.0, bytes))
         })?
-        .map_err(|failure| raised(py, &failure))
+        .map_err(|failure| raised(py, About::Anything, &failure))
     }
 
     /// The NICs of this machine, as JSON; `device_name` names the only ones to look at (A164).
     #[pyo3(signature = (device_name=None))]
     fn get_local_topology(&self, py: Python<'_>, device_name: Option<Text>) -> PyResult<String> {
         let devices = device_name.and_then(|name| name.0);
-        told(py, py.detach(|| te_compat::guarded(|| local_topology(devices.as_deref()))))
+        told(
+            py,
+            About::Anything,
+            py.detach(|| te_compat::guarded(|| local_topology(devices.as_deref()))),
+        )
     }
 
     /// Takes the notifications that have arrived, oldest first (A165).
@@ -552,5 +556,5 @@ impl TransferEngine {
 #[pyfunction]
 pub(crate) fn last_error(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     let failure = te_compat::last_failure()?;
-    Some(raised(py, &failure).into_value(py).into_bound(py).into_any())
+    Some(raised(py, About::Anything, &failure).into_value(py).into_bound(py).into_any())
 }

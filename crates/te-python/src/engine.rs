@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 use te_compat::{EngineConfig, Failure, Notify, Options, Protocol};
 use te_engine::{LoadOptions, ProcessEnvironment};
 
-use crate::failure::told;
+use crate::failure::{About, told};
 use crate::home::Home;
 use crate::memory::Memory;
 use crate::numbers::seconds;
@@ -79,8 +79,8 @@ impl Engine {
     #[new]
     #[pyo3(signature = (name="127.0.0.1", **wishes))]
     fn new(py: Python<'_>, name: &str, wishes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let options = told(py, Wishes::of(wishes)?.options(name))?;
-        Ok(Self { home: told(py, Home::new(py, &options))? })
+        let options = told(py, About::Build, Wishes::of(wishes)?.options(name))?;
+        Ok(Self { home: told(py, About::Build, Home::new(py, &options))? })
     }
 
     /// The name that others open: ``host:port`` where there is no metadata service.
@@ -98,7 +98,7 @@ impl Engine {
     /// The transports, in order of preference.
     #[getter]
     fn transports(&self, py: Python<'_>) -> PyResult<Vec<&'static str>> {
-        self.home.run(py, te_compat::Engine::transports)
+        self.home.run(py, About::Anything, te_compat::Engine::transports)
     }
 
     /// Allocates zeroed memory and registers it. It lives as long as the region and every view of it.
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Ends the registration of the memory that begins at `address`; see `Region.unregister`.
     fn unregister(&self, py: Python<'_>, address: u64) -> PyResult<()> {
-        self.home.run(py, |engine| engine.unregister(address))?;
+        self.home.run(py, About::Memory, |engine| engine.unregister(address))?;
         self.home.unpin(address);
         Ok(())
     }
@@ -141,12 +141,12 @@ impl Engine {
     /// Raises PeerError; `retryable` where the peer had no room.
     fn notify(&self, py: Python<'_>, peer: &str, name: String, message: String) -> PyResult<()> {
         let notify = Notify { name, msg: message };
-        self.home.run(py, |engine| engine.notify_by_name(peer, &notify))
+        self.home.run(py, About::Message, |engine| engine.notify_by_name(peer, &notify))
     }
 
     /// Takes the notifications that have arrived, oldest first: (name, message).
     fn notifications(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let taken = self.home.run(py, te_compat::Engine::take_notifies)?;
+        let taken = self.home.run(py, About::Message, te_compat::Engine::take_notifies)?;
         Ok(taken.into_iter().map(|notify| (notify.name, notify.msg)).collect())
     }
 
@@ -154,23 +154,25 @@ impl Engine {
     ///
     /// Raises PeerError, after 2 seconds at most.
     fn probe(&self, py: Python<'_>, peer: &str) -> PyResult<f64> {
-        self.home.run(py, |engine| engine.probe_by_name(peer)).map(|time| time.as_secs_f64())
+        self.home
+            .run(py, About::Message, |engine| engine.probe_by_name(peer))
+            .map(|time| time.as_secs_f64())
     }
 
     /// The NICs of this machine and the memory that they are near to, as JSON.
     fn topology(&self, py: Python<'_>) -> PyResult<String> {
-        self.home.run(py, te_compat::Engine::topology)
+        self.home.run(py, About::Anything, te_compat::Engine::topology)
     }
 
     /// Bytes of local memory whose transfers have ended while a transport still holds them.
     #[getter]
     fn quarantined_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        self.home.run(py, te_compat::Engine::quarantined_bytes)
+        self.home.run(py, About::Anything, te_compat::Engine::quarantined_bytes)
     }
 
     /// Counters since the engine was made.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.home.run(py, |engine| Ok(engine.inner()?.stats()))?;
+        let stats = self.home.run(py, About::Anything, |engine| Ok(engine.inner()?.stats()))?;
         let counters = [
             ("submitted", stats.submitted),
             ("completed", stats.completed),
@@ -192,7 +194,7 @@ impl Engine {
     fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyDict>> {
         let limit = self.home.engine().config().engine.shutdown_timeout;
         let limit = timeout.map_or(Ok(limit), seconds)?;
-        let report = told(py, self.home.close(py, limit))?;
+        let report = told(py, About::Anything, self.home.close(py, limit))?;
         let dict = PyDict::new(py);
         dict.set_item("open_tasks", report.open_tasks)?;
         dict.set_item("joined", report.joined)?;

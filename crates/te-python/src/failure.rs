@@ -10,14 +10,45 @@ use te_compat::Failure;
 /// The module with the exceptions.
 static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
+/// What a call is about: the class of its exceptions. That of a forked child, and that of an engine that is
+/// closed, count more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum About {
+    /// Making an engine.
+    Build,
+    /// Memory.
+    Memory,
+    /// A peer's published memory.
+    Segment,
+    /// Moving bytes.
+    Transfer,
+    /// Messages to a peer.
+    Message,
+    /// Whatever the failure says of itself.
+    Anything,
+}
+
+impl About {
+    fn class(self) -> Option<&'static str> {
+        match self {
+            Self::Build => Some("BuildError"),
+            Self::Memory => Some("RegisterError"),
+            Self::Segment => Some("OpenError"),
+            Self::Transfer => Some("TransferError"),
+            Self::Message => Some("PeerError"),
+            Self::Anything => None,
+        }
+    }
+}
+
 /// A call that was made without the interpreter, in Python's terms.
-pub(crate) fn told<T>(py: Python<'_>, result: Result<T, Failure>) -> PyResult<T> {
-    result.map_err(|failure| raised(py, &failure))
+pub(crate) fn told<T>(py: Python<'_>, about: About, result: Result<T, Failure>) -> PyResult<T> {
+    result.map_err(|failure| raised(py, about, &failure))
 }
 
 /// The exception of a failure.
-pub(crate) fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
-    let made = facts(py, failure).and_then(|facts| made(py, "of_failure", (facts,)));
+pub(crate) fn raised(py: Python<'_>, about: About, failure: &Failure) -> PyErr {
+    let made = facts(py, failure).and_then(|facts| made(py, "of_failure", (about.class(), facts)));
     made.unwrap_or_else(|broken| broken)
 }
 

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
 
 use crate::dispatcher::Dispatcher;
-use crate::failure::told;
+use crate::failure::{About, told};
 use crate::memory::Pin;
 use crate::raw;
 use crate::work::Work;
@@ -81,9 +81,10 @@ impl Home {
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
+        about: About,
         call: impl FnOnce(&Engine) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
-        told(py, self.call(py, call))
+        told(py, about, self.call(py, call))
     }
 
     /// Keeps what registered memory needs.

@@ -3,7 +3,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyMemoryView, PyTuple};
 
 use crate::numbers::Number;
 use crate::raw;
@@ -41,7 +41,7 @@ impl Memory {
             let (Number(address), Number(len)) = pair.extract()?;
             return Ok(Self { address, len, is_writable: true, pin: Pin::Caller });
         }
-        match PyUntypedBuffer::get(object) {
+        match buffer(object) {
             Ok(buffer) => Self::of_buffer(buffer),
             Err(error) => match Self::of_tensor(object)? {
                 Some(memory) => Ok(memory),
@@ -110,6 +110,14 @@ impl Memory {
         let pin = Pin::Object(object.clone().unbind());
         Ok(Self { address, len, is_writable: !is_readonly, pin })
     }
+}
+
+/// A view of an object's memory. Some owners do not tell strides; Python's own view of them does.
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    PyUntypedBuffer::get(object).or_else(|error| {
+        let view = PyMemoryView::from(object).map_err(|_| error)?;
+        PyUntypedBuffer::get(&view)
+    })
 }
 
 /// DLPack's number for memory of a CUDA device.

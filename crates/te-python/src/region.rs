@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use te_compat::{Buffer, RemoteAccess};
 
+use crate::failure::About;
 use crate::home::Home;
 use crate::memory::{Memory, Pin};
 
@@ -38,7 +39,7 @@ impl Region {
         len: u64,
         location: String,
     ) -> PyResult<Self> {
-        let own = home.run(py, |engine| {
+        let own = home.run(py, About::Memory, |engine| {
             let region = engine.allocate(len)?;
             let regions = std::slice::from_ref(&region);
             engine.register_regions(regions, &location, RemoteAccess::ReadWrite)?;
@@ -67,7 +68,9 @@ impl Region {
         (location, is_remote): (String, bool),
     ) -> PyResult<Self> {
         let Memory { address, len, is_writable, pin } = memory;
-        home.run(py, |engine| engine.register(Buffer { address, len }, &location, is_remote))?;
+        home.run(py, About::Memory, |engine| {
+            engine.register(Buffer { address, len }, &location, is_remote)
+        })?;
         let pin = Arc::new(pin);
         home.pin(address, Arc::clone(&pin));
         let (home, is_registered) = (Arc::clone(home), AtomicBool::new(true));
@@ -119,7 +122,7 @@ impl Region {
         if !self.is_registered.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let ended = self.home.run(py, |engine| engine.unregister(self.address));
+        let ended = self.home.run(py, About::Memory, |engine| engine.unregister(self.address));
         match ended {
             Ok(()) => self.home.unpin(self.address),
             Err(_) => self.is_registered.store(true, Ordering::Release),

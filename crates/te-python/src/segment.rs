@@ -8,6 +8,7 @@ use pyo3::types::{PyDict, PyDictMethods};
 use te_compat::{Notify, OPCODE_READ, OPCODE_WRITE, Request, TransferOptions};
 use te_engine::SegmentId;
 
+use crate::failure::About;
 use crate::home::Home;
 use crate::memory::Memory;
 use crate::numbers::{Lengths, Number, Numbers, seconds};
@@ -24,7 +25,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn open(py: Python<'_>, home: &Arc<Home>, name: String) -> PyResult<Self> {
-        let id = home.run(py, |engine| engine.open_segment(&name))?;
+        let id = home.run(py, About::Segment, |engine| engine.open_segment(&name))?;
         Ok(Self { home: Arc::clone(home), id, name })
     }
 
@@ -101,7 +102,7 @@ impl Segment {
 
     /// The published buffers: first address, bytes, location. As they are known here; see `refresh`.
     fn buffers(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, String)>> {
-        self.home.run(py, |engine| {
+        self.home.run(py, About::Segment, |engine| {
             let segment = engine.inner()?.segment(self.id());
             let buffers = segment.iter().flat_map(|segment| segment.descriptor().buffers());
             Ok(buffers.map(|it| (it.addr, it.length, it.name.clone())).collect())
@@ -113,18 +114,20 @@ impl Segment {
     /// Raises OpenError where there is none.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<u64> {
-        self.home.run(py, |engine| engine.first_buffer_address(&self.name))
+        self.home.run(py, About::Segment, |engine| engine.first_buffer_address(&self.name))
     }
 
     /// The transport that requests go by, or None where none reaches it.
     #[getter]
     fn transport(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
-        self.home.run(py, |engine| Ok(engine.inner()?.transport_to(self.id())))
+        self.home.run(py, About::Segment, |engine| Ok(engine.inner()?.transport_to(self.id())))
     }
 
     /// Asks its owner, or the metadata service, what is published now. Says whether that was answered.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
-        let report = self.home.run(py, |engine| engine.sync_segment_cache(Some(&self.name)))?;
+        let report = self
+            .home
+            .run(py, About::Segment, |engine| engine.sync_segment_cache(Some(&self.name)))?;
         Ok(report.failed == 0)
     }
 

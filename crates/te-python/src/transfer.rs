@@ -7,7 +7,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use te_compat::TaskState;
 
-use crate::failure::raised;
+use crate::failure::{About, raised};
 use crate::home::Home;
 use crate::numbers::seconds;
 use crate::work::Work;
@@ -73,19 +73,19 @@ impl Transfer {
     /// Calls it back: requests that are open end as canceled once their memory is free. Does not wait.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let work = self.work();
-        self.home.run(py, |_| work.transfer().cancel())
+        self.home.run(py, About::Transfer, |_| work.transfer().cancel())
     }
 
     /// Calls `function` with this transfer once it has ended, in a thread of the engine.
     fn add_done_callback(slf: &Bound<'_, Self>, function: Py<PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         // In a forked child nothing of the engine may be touched.
-        this.home.run(py, |engine| engine.inner().map(drop))?;
+        this.home.run(py, About::Transfer, |engine| engine.inner().map(drop))?;
         let argument = slf.clone().into_any().unbind();
         let ring = this.home.dispatcher().expect(function, argument);
         let ring = ring.map_err(|error| PyOSError::new_err(error.to_string()))?;
         let told = this.work().transfer().on_end(move || ring.ring());
-        told.map_err(|failure| raised(py, &failure))
+        told.map_err(|failure| raised(py, About::Transfer, &failure))
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -9,7 +9,7 @@ use te_compat::{
     BatchState, Code, Failure, LocalState, Request, Transfer, TransferOptions, guarded,
 };
 
-use crate::failure::told;
+use crate::failure::{About, told};
 use crate::home::Home;
 use crate::memory::Pin;
 
@@ -30,7 +30,7 @@ impl Work {
     pub(crate) fn begin(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
         home.sweep();
         let Plan { requests, options, pins } = plan;
-        let transfer = home.run(py, |engine| engine.begin(requests, options))?;
+        let transfer = home.run(py, About::Transfer, |engine| engine.begin(requests, options))?;
         Ok(Arc::new(Self { transfer, pins: Mutex::new(pins) }))
     }
 
@@ -41,7 +41,7 @@ impl Work {
 
     /// How it stands.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<BatchState> {
-        told(py, guarded(|| self.transfer.state()))
+        told(py, About::Transfer, guarded(|| self.transfer.state()))
     }
 
     /// Whether it has ended and nothing uses its memory.
@@ -63,12 +63,14 @@ impl Work {
             let step = left.map_or(LOOK, |left| left.min(LOOK));
             match py.detach(|| guarded(|| self.transfer.wait(step))) {
                 Ok(state) => return self.ended(py, state),
-                Err(failure) if !is_running(&failure) => return told(py, Err(failure)),
+                Err(failure) if !is_running(&failure) => {
+                    return told(py, About::Transfer, Err(failure));
+                }
                 Err(failure) => {
                     py.check_signals()?;
                     left = left.map(|left| left.saturating_sub(step));
                     if left == Some(Duration::ZERO) {
-                        return told(py, Err(failure));
+                        return told(py, About::Transfer, Err(failure));
                     }
                 }
             }
@@ -81,7 +83,7 @@ impl Work {
             let pins = std::mem::take(&mut *self.pins.lock());
             drop(pins);
         }
-        told(py, state.outcome())
+        told(py, About::Transfer, state.outcome())
     }
 
     /// Moves and waits for the end. What a signal interrupts is called back, and the memory is free, or

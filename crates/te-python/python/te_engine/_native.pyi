@@ -20,7 +20,8 @@ class _ArrayInterface(Protocol):
     def __array_interface__(self) -> dict[str, Any]: ...
 
 _Memory: TypeAlias = Region | tuple[int, int] | Buffer | _DLPack | _ArrayInterface
-_Numbers: TypeAlias = Sequence[int] | Buffer
+# Arrays of numpy are buffers, which its stubs say from Python 3.12 on.
+_Numbers: TypeAlias = Sequence[int] | Buffer | _ArrayInterface
 
 class _Wishes(TypedDict, total=False):
     metadata: str

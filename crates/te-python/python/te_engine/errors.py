@@ -5,6 +5,7 @@ Each exception has what is known of the failure as fields; the text has the same
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 __all__ = [
@@ -130,9 +131,11 @@ _BY_PHASE: dict[str, type[EngineError]] = {
 _BUSY = -4
 
 
-def of_failure(facts: dict[str, Any]) -> EngineError:
-    """The exception for these facts."""
+def of_failure(about: str | None, facts: dict[str, Any]) -> EngineError:
+    """The exception for these facts; `about` is the class that the call usually raises."""
     kind = _BY_PHASE.get(facts["phase"], TransferError)
+    if about is not None and kind not in (ForkedError, ClosedError):
+        kind = getattr(sys.modules[__name__], about)
     if kind is RegisterError and facts["code"] == _BUSY:
         kind = BusyError
     if kind is TransferError and facts["timed_out"]:
