@@ -11,6 +11,7 @@ use crate::workspace::Workspace;
 /// with all features costs a third of eight; that each feature also stands alone is the business
 /// of the suite `features`.
 const CRATES: &[(&str, &[&str])] = &[
+    ("te-sync", &[]),
     ("te-topology", &[]),
     ("te-metadata", &["http", "redis", "testing", "tls"]),
     ("te-metadata-server", &["tls"]),

@@ -6,6 +6,7 @@ use crate::workspace::Package;
 /// The crates, lowest first. Crates of one line do not see each other: a transport knows no other
 /// transport.
 const LAYERS: &[&[&str]] = &[
+    &["te-sync"],
     &["te-topology"],
     &["te-metadata", "te-metadata-server"],
     &["te-segment"],
