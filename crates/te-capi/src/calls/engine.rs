@@ -17,15 +17,14 @@ extern "C" fn createTransferEngine(
     local_server_name: Text,
     ip_or_host_name: Text,
     _rpc_port: u64,
-    auto_discover: c_int,
+    _auto_discover: c_int,
 ) -> Handle {
     let made = guarded(|| {
         let metadata = metadata_conn_string.read("metadata_conn_string")?;
         let name = local_server_name.read("local_server_name")?;
         // Looked at and not used (A4).
         ip_or_host_name.optional("ip_or_host_name")?;
-        // All transports that are here are started: installTransport then finds them (A12).
-        let _ = auto_discover;
+        // Either way all transports that are here are started: installTransport finds them (A12).
         make(&Options::new(metadata, name))
     });
     made.inspect_err(set_last_failure).unwrap_or(Handle::NULL)

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use te_compat::{Code, Engine, Failure, Options, answer, guarded, set_last_failure, start_logging};
+use te_compat::{Code, Engine, Failure, Options, answer, complain, guarded, set_last_failure};
 
 use super::time;
 use crate::abi::{self, CloseReport};
@@ -51,11 +51,12 @@ fn names(given: &abi::Options) -> Result<String, Failure> {
     Ok(all.join(","))
 }
 
-/// Makes an engine and a handle for it.
+/// Makes an engine and a handle for it. The caller gets a bare null where that fails, so that the log
+/// says why.
 pub(crate) fn make(options: &Options) -> Result<Handle, Failure> {
-    let engine = Engine::new(options, caller_memory())?;
-    start_logging(engine.config());
-    handle::insert(engine)
+    options.start_logging();
+    let made = Engine::new(options, caller_memory()).and_then(handle::insert);
+    made.inspect_err(complain)
 }
 
 #[unsafe(no_mangle)]
