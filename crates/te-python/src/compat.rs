@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use te_compat::{
     Buffer, Engine, Failure, Notify, Opcode, Options, Piece, Protocol, answer, local_topology,
     pieces, set_last_failure,
@@ -20,7 +21,7 @@ use crate::numbers::{Content, Number, Numbers, Text};
 use crate::raw;
 
 /// A transfer engine with Mooncake's calls. Numbers below 0, or 0 where a handle is given, are failures.
-#[pyclass(frozen, weakref, module = "te_engine.compat", name = "TransferEngine")]
+#[pyclass(frozen, weakref, subclass, module = "te_engine.compat", name = "TransferEngine")]
 pub(crate) struct TransferEngine {
     home: RwLock<Option<Arc<Home>>>,
 }
@@ -136,13 +137,24 @@ impl TransferEngine {
     /// The directions, for programs that look for them here.
     #[classattr]
     #[pyo3(name = "TransferOpcode")]
-    fn opcode_type(py: Python<'_>) -> Bound<'_, pyo3::types::PyType> {
+    fn opcode_type(py: Python<'_>) -> Bound<'_, PyType> {
         py.get_type::<TransferOpcode>()
     }
 
+    /// Makes an engine that `initialize` starts. What a subclass takes is for its `__init__`.
     #[new]
-    fn new() -> Self {
-        Self { home: RwLock::new(None) }
+    #[classmethod]
+    #[pyo3(signature = (*arguments, **named))]
+    fn new(
+        kind: &Bound<'_, PyType>,
+        arguments: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let is_own = kind.is(kind.py().get_type::<Self>());
+        if is_own && !(arguments.is_empty() && named.is_none()) {
+            return Err(PyTypeError::new_err("TransferEngine() takes no arguments"));
+        }
+        Ok(Self { home: RwLock::new(None) })
     }
 
     /// Starts the engine: 0, or −1. A metadata server without a scheme is etcd (A151).

@@ -4,7 +4,6 @@
 //! Threads that move bytes only add a number to the queue: they never wait for the interpreter.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -55,31 +54,25 @@ impl Ring {
     pub(crate) fn ring(self) {
         let mut queue = self.shared.queue.lock();
         queue.due.push_back(self.number);
+        if queue.thread.is_none() {
+            self.shared.start(&mut queue);
+        }
         self.shared.changed.notify_all();
     }
 }
 
 impl Dispatcher {
     /// Keeps a callback until its ring.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub(crate) fn expect(&self, function: Py<PyAny>, argument: Py<PyAny>) -> io::Result<Ring> {
+    pub(crate) fn expect(&self, function: Py<PyAny>, argument: Py<PyAny>) -> Ring {
         let mut queue = self.shared.queue.lock();
-        if queue.thread.is_none() && !queue.is_closed {
-            let shared = Arc::clone(&self.shared);
-            let builder = std::thread::Builder::new().name("te-callbacks".into());
-            queue.thread = Some(builder.spawn(move || shared.run())?.thread().id());
-        }
         queue.next += 1;
         let number = queue.next;
         drop(queue);
         self.shared.waiting.lock().insert(number, Callback { function, argument });
-        Ok(Ring { shared: Arc::clone(&self.shared), number })
+        Ring { shared: Arc::clone(&self.shared), number }
     }
 
-    /// Runs what is due, then ends the thread; waits a while for that. Callbacks that are expected
-    /// later run in whatever thread comes here next.
+    /// Runs what is due, then ends the thread; waits a while for that. A later ring starts it anew.
     pub(crate) fn stop(&self, py: Python<'_>) {
         let own = std::thread::current().id();
         py.detach(|| {
@@ -91,28 +84,35 @@ impl Dispatcher {
                 self.shared.changed.wait_while_for(&mut queue, is_there, PATIENCE);
             }
         });
-        // Without a thread they are run here.
-        if self.shared.queue.lock().thread.is_none() {
-            self.shared.run_due(py);
-        }
     }
 }
 
 impl Shared {
-    fn run(&self) {
-        while self.wait() {
-            if Python::try_attach(|py| self.run_due(py)).is_none() {
-                break;
-            }
-        }
-        self.queue.lock().thread = None;
-        self.changed.notify_all();
+    /// Starts the thread. Where there is none to be had, the next ring tries again.
+    fn start(self: &Arc<Self>, queue: &mut Queue) {
+        let shared = Arc::clone(self);
+        let builder = std::thread::Builder::new().name("te-callbacks".into());
+        queue.is_closed = false;
+        queue.thread = builder.spawn(move || shared.run()).ok().map(|made| made.thread().id());
     }
 
-    /// Sleeps until something is due; says whether that is so, or all is over.
+    fn run(&self) {
+        while self.wait() {
+            // Without an interpreter nobody is there to be called.
+            if Python::try_attach(|py| self.run_due(py)).is_none() {
+                self.queue.lock().due.clear();
+            }
+        }
+    }
+
+    /// Sleeps until something is due; without that, the thread is to end.
     fn wait(&self) -> bool {
         let mut queue = self.queue.lock();
         self.changed.wait_while(&mut queue, |queue| queue.due.is_empty() && !queue.is_closed);
+        if queue.due.is_empty() {
+            queue.thread = None;
+            self.changed.notify_all();
+        }
         !queue.due.is_empty()
     }
 

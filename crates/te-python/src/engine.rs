@@ -17,6 +17,10 @@ use crate::segment::Segment;
 
 /// A transfer engine. As a context manager it is closed at the end; else when the last object of it
 /// goes, or the interpreter does.
+///
+/// `name` is the address or name that peers reach this host by. By keyword: `metadata`, `P2PHANDSHAKE` or
+/// `scheme://rest`; `port`, 0 to 65535, to be found at the same name again; `protocol`, `"tcp"` to leave
+/// RDMA out; `nics`, the only ones to use; `config`, a file. Raises BuildError.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Engine {
     home: Arc<Home>,
@@ -101,7 +105,7 @@ impl Engine {
         self.home.run(py, About::Anything, te_compat::Engine::transports)
     }
 
-    /// Allocates zeroed memory and registers it. It lives as long as the region and every view of it.
+    /// Allocates `length` bytes of zeroed memory, 1 to 2^40, and registers them. It lives as long as the region and every view of it.
     #[pyo3(signature = (length, *, location="*".to_owned()))]
     fn allocate(&self, py: Python<'_>, length: u64, location: String) -> PyResult<Region> {
         Region::allocate(py, &self.home, length, location)

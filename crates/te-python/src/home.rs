@@ -106,23 +106,21 @@ impl Home {
     }
 
     /// Keeps a transfer until it uses its memory no more.
-    pub(crate) fn leave(&self, work: Arc<Work>) {
-        self.sweep();
-        if !work.is_quiet() {
+    pub(crate) fn leave(&self, py: Python<'_>, work: Arc<Work>) {
+        self.sweep(py);
+        if !work.is_quiet(py) {
             self.left.lock().push(work);
         }
     }
 
     /// Gives up the transfers whose memory is free by now.
-    pub(crate) fn sweep(&self) {
-        let mut left = self.left.lock();
-        if left.is_empty() || !self.engine.is_here() {
+    pub(crate) fn sweep(&self, py: Python<'_>) {
+        let left = std::mem::take(&mut *self.left.lock());
+        if left.is_empty() {
             return;
         }
-        let (keep, gone) = std::mem::take(&mut *left).into_iter().partition(|it| !it.is_quiet());
-        *left = keep;
-        drop(left);
-        let gone: Vec<Arc<Work>> = gone;
+        let (keep, gone): (Vec<_>, Vec<_>) = left.into_iter().partition(|work| !work.is_quiet(py));
+        self.left.lock().extend(keep);
         drop(gone);
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use te_compat::TaskState;
 
@@ -83,7 +82,6 @@ impl Transfer {
         this.home.run(py, About::Transfer, |engine| engine.inner().map(drop))?;
         let argument = slf.clone().into_any().unbind();
         let ring = this.home.dispatcher().expect(function, argument);
-        let ring = ring.map_err(|error| PyOSError::new_err(error.to_string()))?;
         let told = this.work().transfer().on_end(move || ring.ring());
         told.map_err(|failure| raised(py, About::Transfer, &failure))
     }
@@ -101,8 +99,9 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            self.home.leave(work);
-        }
+        let Some(work) = self.work.take() else { return };
+        let kept = std::mem::ManuallyDrop::new(work);
+        // Without an interpreter the memory of the transfer stays as it is.
+        Python::try_attach(|py| self.home.leave(py, std::mem::ManuallyDrop::into_inner(kept)));
     }
 }

@@ -28,7 +28,7 @@ impl Work {
     /// # Errors
     /// The exception of the [`Failure`]; nothing was queued.
     pub(crate) fn begin(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
-        home.sweep();
+        home.sweep(py);
         let Plan { requests, options, pins } = plan;
         let transfer = home.run(py, About::Transfer, |engine| engine.begin(requests, options))?;
         Ok(Arc::new(Self { transfer, pins: Mutex::new(pins) }))
@@ -41,12 +41,14 @@ impl Work {
 
     /// How it stands.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<BatchState> {
-        told(py, About::Transfer, guarded(|| self.transfer.state()))
+        told(py, About::Transfer, py.detach(|| guarded(|| self.transfer.state())))
     }
 
     /// Whether it has ended and nothing uses its memory.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let Ok(state) = guarded(|| self.transfer.state()) else { return false };
+    pub(crate) fn is_quiet(&self, py: Python<'_>) -> bool {
+        // Asking may move bytes.
+        let state = py.detach(|| guarded(|| self.transfer.state()));
+        let Ok(state) = state else { return false };
         let engine = self.transfer.engine();
         state.state.is_final()
             && (state.quarantined == 0 || engine.quarantined_bytes().is_ok_and(|bytes| bytes == 0))
@@ -94,13 +96,13 @@ impl Work {
     pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Home) -> PyResult<u64> {
         let result = self.wait(py, None);
         if result.is_err() {
-            if !self.is_quiet() {
+            if !self.is_quiet(py) {
                 let limit = home.engine().config().engine.shutdown_timeout;
                 let end = || self.transfer.cancel().and_then(|()| self.transfer.wait(limit));
                 // Whatever comes of that: it is left to the engine if it is not over.
                 drop(py.detach(|| guarded(end)));
             }
-            home.leave(self);
+            home.leave(py, self);
         }
         result
     }

@@ -49,6 +49,6 @@ SUPPORT_INTRA_NVLINK = False
 SUPPORT_MNNVL = False
 SUPPORT_MUSA = False
 
-Read = TransferOpcode.Read
-Write = TransferOpcode.Write
+Read: TransferOpcode = TransferOpcode.Read
+Write: TransferOpcode = TransferOpcode.Write
 CoroRPCInterface = RpcInterface
