@@ -39,7 +39,8 @@ impl RawMutex {
                 return true;
             }
             if !futex::wait(&self.0, WAITED, deadline) {
-                return self.0.compare_exchange(FREE, WAITED, Acquire, Relaxed).is_ok();
+                // This thread may have been woken for the others that sleep: they are not forgotten.
+                return self.0.swap(WAITED, Acquire) == FREE;
             }
             state = self.look();
         }
@@ -141,6 +142,23 @@ mod tests {
         assert!(waits.join().unwrap());
         assert!(lock.try_lock_for(Duration::ZERO).is_some());
         assert!(!lock.is_locked());
+    }
+
+    /// A thread is woken, another takes the lock before it, and its time is up: whoever sleeps on still
+    /// has to be woken by the one who holds it now.
+    #[test]
+    fn who_gives_up_leaves_the_lock_as_waited_for() {
+        use lock_api::RawMutexTimed as _;
+        let lock = Arc::new(RawMutex(AtomicU32::new(HELD)));
+        let other = Arc::clone(&lock);
+        let late = thread::spawn(move || other.try_lock_for(Duration::from_millis(200)));
+        while lock.0.load(Relaxed) != WAITED {
+            thread::yield_now();
+        }
+        // Given back, which woke the one thread that has a limit, and taken anew.
+        lock.0.store(HELD, Relaxed);
+        assert!(!late.join().unwrap());
+        assert_eq!(lock.0.load(Relaxed), WAITED);
     }
 
     #[test]
