@@ -155,6 +155,8 @@ mod tests {
         while lock.0.load(Relaxed) != WAITED {
             thread::yield_now();
         }
+        // It sleeps by now, or this proves nothing.
+        thread::park_timeout(Duration::from_millis(50));
         // Given back, which woke the one thread that has a limit, and taken anew.
         lock.0.store(HELD, Relaxed);
         assert!(!late.join().unwrap());
