@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyDictMethods, PyTuple, PyType};
 use te_compat::{
     Buffer, Engine, Failure, Notify, Opcode, Options, Piece, Protocol, answer, local_topology,
     pieces, set_last_failure,
@@ -151,7 +151,8 @@ impl TransferEngine {
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let is_own = kind.is(kind.py().get_type::<Self>());
-        if is_own && !(arguments.is_empty() && named.is_none()) {
+        let is_bare = arguments.is_empty() && named.is_none_or(PyDictMethods::is_empty);
+        if is_own && !is_bare {
             return Err(PyTypeError::new_err("TransferEngine() takes no arguments"));
         }
         Ok(Self { home: RwLock::new(None) })
