@@ -3,11 +3,13 @@
 A node is a Python process of either engine that runs what a test sends it; see node.py. Every node that a test made is
 ended after the test, so that no test meets another's processes.
 """
+import atexit
 import contextlib
 import json
 import os
 import pathlib
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CRATE = HERE.parents[1]
 ROOT = HERE.parents[3]
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="te-python-"))
+atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 
 # Ours: the interpreter into which te_engine and the shim are installed. Theirs: the one with the published package.
 OURS = os.environ.get("TE_OURS_PYTHON", sys.executable)
@@ -53,7 +56,7 @@ def limit(seconds):
 
 def clean_environment(**more):
     """Our environment without what tunes an engine, on TCP, since not every machine has another device."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MC_", "PYTHON"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MC_", "TE_", "PYTHON"))}
     env.update({"MC_FORCE_TCP": "1", "GLOG_minloglevel": "1", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"})
     env.update({k: str(v) for k, v in more.items() if v is not None})
     for key in [k for k, v in more.items() if v is None]:

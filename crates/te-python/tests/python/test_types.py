@@ -25,7 +25,9 @@ def mypy(files):
 def pyright(files, *words):
     """The program itself is fetched at its first run, into the environment of the checkers."""
     home = pathlib.Path(checker()).parents[1] / "pyright"
-    env = {**os.environ, "PYRIGHT_PYTHON_CACHE_DIR": str(home), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", "PYRIGHT_PYTHON_GLOBAL_NODE": "off",
+    # One of its modes looks for packages by the interpreter that is first in the path.
+    path = f"{pathlib.Path(OURS).parent}:{os.environ.get('PATH', '')}"
+    env = {**os.environ, "PATH": path, "PYRIGHT_PYTHON_CACHE_DIR": str(home), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", "PYRIGHT_PYTHON_GLOBAL_NODE": "off",
            "XDG_CACHE_HOME": str(home)}
     done = subprocess.run(
         [checker(), "-m", "pyright", "--pythonpath", OURS, *words, *map(str, files)], capture_output=True, text=True, timeout=110,
