@@ -1,6 +1,7 @@
 """Real code of SGLang and checkpoint-engine, byte for byte from their wheels, between two processes on our engine.
 
-Each public transfer call of their three files moves at least 64 MiB, and the bytes are compared. The stand-ins for what
+Each public transfer call of their three files moves at least 64 MiB, and the bytes are compared; `send_aux_tcp` is none,
+since it sends by ZeroMQ and not by the engine. The stand-ins for what
 is not transfer are listed by the first test.
 """
 import pathlib
