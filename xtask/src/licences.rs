@@ -3,7 +3,7 @@
 //! `cargo deny` does the same and more, and takes twenty minutes to compile. This check needs
 //! nothing but cargo, so that the rules hold on every machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::workspace::{self, Package, Workspace};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     allowed: BTreeSet<String>,
-    banned: BTreeSet<String>,
+    /// Each with those packages that may depend on it all the same.
+    banned: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// What was found.
@@ -43,6 +44,7 @@ fn judge(metadata: &Value, rules: &Rules) -> Report {
         packages.filter(|package| used.contains(&package.raw()["id"].to_string())).collect();
     let mut findings: Vec<String> =
         packages.iter().flat_map(|package| faults(*package, rules)).collect();
+    findings.extend(edges(metadata, &packages).filter_map(|(from, to)| ban(from, to, rules)));
     let registries: BTreeSet<&str> =
         packages.iter().filter_map(|package| package.raw()["source"].as_str()).collect();
     if registries.len() > 1 {
@@ -57,6 +59,28 @@ fn used(metadata: &Value) -> BTreeSet<String> {
     nodes.into_iter().flatten().map(|node| node["id"].to_string()).collect()
 }
 
+/// Who depends on whom in the resolved graph, by name.
+fn edges<'a>(
+    metadata: &'a Value,
+    packages: &[Package<'a>],
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let named = packages.iter().map(|package| (package.raw()["id"].to_string(), package.name()));
+    let names: BTreeMap<String, &'a str> = named.collect();
+    let name = move |id: &Value| names.get(&id.to_string()).copied().unwrap_or_default();
+    let nodes = metadata["resolve"]["nodes"].as_array().into_iter().flatten();
+    nodes.flat_map(move |node| {
+        let from = name(&node["id"]);
+        let to = node["deps"].as_array().into_iter().flatten().map(|dep| name(&dep["pkg"]));
+        to.map(move |to| (from, to)).collect::<Vec<_>>()
+    })
+}
+
+fn ban(from: &str, to: &str, rules: &Rules) -> Option<String> {
+    let may = rules.banned.get(to)?;
+    let is_bad = !may.contains(from);
+    is_bad.then(|| format!("{from}: depends on {to}, which is banned for it; deny.toml says why"))
+}
+
 fn faults(package: Package<'_>, rules: &Rules) -> Vec<String> {
     let raw = package.raw();
     let name = format!("{} {}", package.name(), raw["version"].as_str().unwrap_or_default());
@@ -66,9 +90,6 @@ fn faults(package: Package<'_>, rules: &Rules) -> Vec<String> {
     }
     if let Some(source) = raw["source"].as_str().filter(|source| !source.starts_with("registry+")) {
         faults.push(format!("{name}: comes from {source}, not from the crate registry"));
-    }
-    if rules.banned.contains(package.name()) {
-        faults.push(format!("{name}: is banned, deny.toml says why"));
     }
     if raw["source"].is_null() {
         let wild = wildcards(raw);
@@ -96,8 +117,9 @@ impl Rules {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let allowed = list(text, "licenses", "allow").into_iter().collect::<BTreeSet<_>>();
         ensure!(!allowed.is_empty(), "deny.toml allows no licence");
-        let banned = list(text, "bans", "deny").into_iter().collect();
-        Ok(Self { allowed, banned })
+        let banned = list(text, "bans", "deny");
+        let may = banned.iter().map(|name| wrappers(text, name));
+        Ok(Self { allowed, banned: banned.iter().cloned().zip(may).collect() })
     }
 }
 
@@ -112,6 +134,15 @@ fn list(text: &str, table: &str, key: &str) -> Vec<String> {
     entries.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
 }
 
+/// The packages that may depend on a banned one, from its line.
+fn wrappers(text: &str, banned: &str) -> BTreeSet<String> {
+    let begins = format!("{{ crate = \"{banned}\"");
+    let line = text.lines().map(str::trim).find(|line| line.starts_with(&begins));
+    let inside = line.and_then(|line| line.split_once("wrappers = [")?.1.split_once(']'));
+    let quoted = inside.map(|(names, _)| names.split('"').skip(1).step_by(2)).into_iter().flatten();
+    quoted.map(str::to_owned).collect()
+}
+
 fn is_table(line: &str) -> bool {
     line.starts_with('[') && line.ends_with(']') && line.len() > 2
 }
@@ -121,7 +152,8 @@ mod tests {
     use super::*;
 
     const DENY: &str = "[licenses]\nallow = [\n    # why\n    \"MIT\", # everybody\n    \"ISC\",\n]\n\
-        [bans]\ndeny = [\n    { crate = \"bad\", reason = \"x\" },\n]\n";
+        [bans]\ndeny = [\n    { crate = \"bad\", reason = \"x\" },\n    \
+        { crate = \"some\", wrappers = [\"a\", \"b\"], reason = \"x\" },\n]\n";
 
     fn metadata(licence: &str, source: &str, requirement: &str) -> Value {
         serde_json::json!({
@@ -145,7 +177,9 @@ mod tests {
     fn the_lists_are_read_line_by_line() {
         let rules = Rules::parse(DENY).unwrap();
         assert_eq!(rules.allowed.iter().collect::<Vec<_>>(), ["ISC", "MIT"]);
-        assert_eq!(rules.banned.iter().collect::<Vec<_>>(), ["bad"]);
+        assert_eq!(rules.banned.keys().collect::<Vec<_>>(), ["bad", "some"]);
+        assert_eq!(rules.banned["bad"], BTreeSet::new());
+        assert_eq!(rules.banned["some"].iter().collect::<Vec<_>>(), ["a", "b"]);
         assert!(Rules::parse("[bans]\n").is_err());
     }
 
@@ -162,11 +196,32 @@ mod tests {
     }
 
     #[test]
+    fn a_banned_package_is_for_nobody_but_those_that_are_named() {
+        let graph = serde_json::json!({
+            "resolve": { "nodes": [
+                { "id": "1", "deps": [{ "pkg": "3" }] }, { "id": "2", "deps": [{ "pkg": "3" }] },
+                { "id": "3", "deps": [{ "pkg": "4" }] }, { "id": "4", "deps": [] },
+            ] },
+            "packages": [
+                { "id": "1", "name": "a", "license": "MIT" },
+                { "id": "2", "name": "c", "license": "MIT" },
+                { "id": "3", "name": "some", "license": "MIT" },
+                { "id": "4", "name": "bad", "license": "MIT" },
+            ],
+        });
+        let found = judge(&graph, &Rules::parse(DENY).unwrap()).findings;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("c: depends on some"), "{found:?}");
+        assert!(found[1].starts_with("some: depends on bad"), "{found:?}");
+    }
+
+    #[test]
     fn our_own_file_can_be_read() {
         let workspace = Workspace::open().unwrap();
         let text = std::fs::read_to_string(workspace.path("deny.toml")).unwrap();
         let rules = Rules::parse(&text).unwrap();
         assert!(rules.allowed.contains("Apache-2.0"));
-        assert!(rules.banned.contains("bincode"));
+        assert!(rules.banned["bincode"].is_empty());
+        assert!(rules.banned["parking_lot"].contains("te-metadata-server"));
     }
 }

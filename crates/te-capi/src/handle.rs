@@ -17,9 +17,9 @@
 
 use std::ffi::c_void;
 
-use parking_lot::RwLock;
 use te_compat::{Engine, Failure};
 use te_segment::ForkMark;
+use te_sync::RwLock;
 
 use crate::raw::Lasting;
 

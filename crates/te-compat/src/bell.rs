@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use te_sync::Mutex;
 
 /// Readable while tokens wait to be taken.
 #[derive(Debug)]

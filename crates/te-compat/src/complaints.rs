@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 use crate::failure::Failure;
 

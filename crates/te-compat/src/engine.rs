@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use te_engine::{
     AlignedBuffer, EngineCloseReport, EngineConfig, HostPort, Region, SegmentId, TransferEngine,
 };
 use te_segment::ForkMark;
+use te_sync::{Mutex, RwLock};
 
 use crate::code::Code;
 use crate::complaints::Complaints;

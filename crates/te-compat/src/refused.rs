@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use te_engine::BatchId;
+use te_sync::Mutex;
 
 use crate::failure::Failure;
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::RwLock;
 use te_engine::{LocalRange, Region, RegionError};
+use te_sync::RwLock;
 
 use crate::door::{self, CallerMemory};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
 use te_engine::BatchId;
+use te_sync::Mutex;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use te_engine::{BatchId, Notify};
+use te_sync::Mutex;
 
 use crate::batch::{BatchState, TaskStatus};
 use crate::bell::Bell;

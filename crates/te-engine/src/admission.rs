@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 /// The limits.
 #[derive(Debug, Clone, Copy)]

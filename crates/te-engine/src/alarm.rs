@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
 struct State {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::SegmentId;
+use te_sync::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::classic::{MAX_TRANSPORTS, Via, Vias};
 use crate::error::BatchError;

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
 use te_metadata::{
     AddressFamily, BoundPeerServer, Directory, HostPort, Incarnation, KeySpace, ListenAddress,
     MetadataStore, OpenStoreError, ParseStoreUriError, PeerClient, PeerLimits, PortChoice,
     PortRange, SegmentName, StoreUri,
 };
 use te_segment::LocalSegment;
+use te_sync::Mutex;
 use te_transport::{Clock, SystemClock, Transport, TransportContext};
 
 use crate::address;

@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use te_metadata::Notify;
 use te_segment::{RemoteSegment, SegmentId};
+use te_sync::{Mutex, MutexGuard, RwLock};
 use te_transport::{Clock, Driven, FaultClass, Phase, SliceFault, Transport};
 
 use crate::admission::Admission;

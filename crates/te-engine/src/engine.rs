@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use te_metadata::{
     HostPort, Incarnation, Notify, PeerServer, SegmentDescriptor, SegmentName, Standing,
     TcpEndpoint,
@@ -15,6 +14,7 @@ use te_metadata::{
 use te_segment::{
     Region, RegisterError, RegisterOptions, RemoteSegment, SegmentId, UnregisterError,
 };
+use te_sync::Mutex;
 use te_topology::{CustomTopologyError, PriorityMatrix};
 
 use crate::batch::Batch;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 use crate::status::TaskFault;
 

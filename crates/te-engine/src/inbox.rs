@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use te_metadata::{
     Asker, ChunkDigest, EndpointMessage, EndpointQuestion, Notify, NotifyRefused, PeerService,
 };
+use te_sync::Mutex;
 use te_transport::Transport;
 
 use crate::publish::Publisher;

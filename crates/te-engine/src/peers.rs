@@ -8,12 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use te_metadata::{
     Directory, HostPort, Notify, NotifyRefused, ResolveError, Resolved, SegmentDescriptor,
     SegmentName,
 };
 use te_segment::{FetchTicket, Lookup, Refresh, RemoteSegment, RemoteSegments, SegmentId};
+use te_sync::{Condvar, Mutex};
 use te_transport::Clock;
 
 use crate::error::OpenError;

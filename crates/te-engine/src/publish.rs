@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
 use te_metadata::{
     Asker, BufferDescriptor, BufferHandle, HostPort, Incarnation, PAGE_BYTES, PagedDescriptor,
     SegmentDescriptor, SegmentName, TcpEndpoint, TeObject,
 };
 use te_segment::{LocalBuffer, LocalSegment, RemoteAccess, RemoteSegment, SegmentId};
+use te_sync::Mutex;
 use te_transport::Transport;
 
 /// One descriptor in the forms that were asked for. With many buffers each form takes much memory,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 use crate::task::Work;
 

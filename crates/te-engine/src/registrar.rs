@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use te_metadata::{
     Caretaker, Directory, Lease, MetadataStore, OwnerState, Record, RpcMeta, Standing, StoreError,
     TenancyEvent, TenancyHost, TenancyTimes,
 };
+use te_sync::Mutex;
 
 use crate::config::MetadataSettings;
 use crate::error::BuildError;

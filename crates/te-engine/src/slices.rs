@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
 use te_segment::{RemoteSegment, SliceToken};
+use te_sync::{Mutex, MutexGuard};
 
 use crate::batch::Batch;
 use crate::classic::{MAX_TRANSPORTS, Route, Via, Vias};

@@ -17,9 +17,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use te_metadata::{ChangeKind, Changes, MetadataStore, Watch};
 use te_segment::SegmentId;
+use te_sync::{Condvar, Mutex};
 
 use crate::peers::Peers;
 use crate::workers::Workers;

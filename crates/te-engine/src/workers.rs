@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 /// Something to do.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;

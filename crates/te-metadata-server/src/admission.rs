@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::rate::holder;
 
@@ -35,7 +37,7 @@ impl Admission {
     /// A place for a connection from `address`, if there is one.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let address = holder(address);
-        let mut open = self.open.lock().unwrap_or_else(|e| e.into_inner());
+        let mut open = self.open.lock();
         let n_here = open.by_address.get(&address).copied().unwrap_or(0);
         if open.n >= self.max || n_here >= self.max_per_address {
             return None;
@@ -46,13 +48,13 @@ impl Admission {
     }
 
     pub(crate) fn n_open(&self) -> usize {
-        self.open.lock().unwrap_or_else(|e| e.into_inner()).n
+        self.open.lock().n
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.admission.open.lock().unwrap_or_else(|e| e.into_inner());
+        let mut open = self.admission.open.lock();
         open.n -= 1;
         if let Some(n) = open.by_address.get_mut(&self.address) {
             *n -= 1;
@@ -80,6 +82,6 @@ mod tests {
         drop(first);
         assert!(enter(a).is_some());
         assert_eq!(admission.n_open(), 2);
-        assert_eq!(admission.open.lock().unwrap().by_address.len(), 2);
+        assert_eq!(admission.open.lock().by_address.len(), 2);
     }
 }

@@ -3,9 +3,10 @@
 //! All of it is relaxed: each number is true by itself, and no two are compared.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::catalog::Totals;
 
@@ -31,7 +32,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// One answer on a route.
     pub(crate) fn answered(&self, route: &'static str, status: u16) {
-        let mut requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        let mut requests = self.requests.lock();
         *requests.entry((route, status)).or_default() += 1;
     }
 
@@ -42,17 +43,17 @@ impl Counters {
     }
 
     pub(crate) fn set_totals(&self, totals: &Totals, n_watchers: usize) {
-        *self.totals.lock().unwrap_or_else(|e| e.into_inner()) = *totals;
+        *self.totals.lock() = *totals;
         self.n_watchers.store(n_watchers, Relaxed);
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        *self.totals.lock().unwrap_or_else(|e| e.into_inner())
+        *self.totals.lock()
     }
 
     /// Answers by route and status.
     pub(crate) fn requests(&self) -> Vec<((&'static str, u16), u64)> {
-        let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        let requests = self.requests.lock();
         requests.iter().map(|(which, n)| (*which, *n)).collect()
     }
 

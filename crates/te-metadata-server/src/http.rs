@@ -22,7 +22,7 @@ mod tests;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -30,6 +30,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, EXPECT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::clock;
@@ -147,7 +148,7 @@ pub(crate) async fn serve(
 
 /// Whether the request is one to answer at all; its query if so.
 fn admit(shared: &Shared, peer: IpAddr, route: Route, head: &Parts) -> Result<Query, Failure> {
-    let taken = shared.rate.lock().unwrap_or_else(|e| e.into_inner()).take(clock::now().mono, peer);
+    let taken = shared.rate.lock().take(clock::now().mono, peer);
     taken.map_err(Failure::TooMany)?;
     if route == Route::Unknown {
         return Err(Failure::Plain(StatusCode::NOT_FOUND, "no such path"));

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::client;
-use parking_lot::{Condvar, Mutex};
 use te_metadata::{
     Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort, ListenAddress, Notify,
     NotifyRefused, PeerLimits, PeerServer, PeerService, PortChoice,
 };
+use te_sync::{Condvar, Mutex};
 
 /// Keeps every question.
 #[derive(Default)]

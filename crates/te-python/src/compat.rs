@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyDictMethods, PyTuple, PyType};
@@ -13,6 +12,7 @@ use te_compat::{
     Buffer, Engine, Failure, Notify, Opcode, Options, Piece, Protocol, answer, local_topology,
     pieces, set_last_failure,
 };
+use te_sync::RwLock;
 
 use crate::failure::{About, raised, told};
 use crate::home::Home;

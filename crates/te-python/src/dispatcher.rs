@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
+use te_sync::{Condvar, Mutex};
 
 /// See the module.
 #[derive(Default)]

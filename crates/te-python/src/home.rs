@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
+use te_sync::Mutex;
 
 use crate::dispatcher::Dispatcher;
 use crate::failure::{About, told};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use te_compat::{
     BatchState, Code, Failure, LocalState, Request, Transfer, TransferOptions, guarded,
 };
+use te_sync::Mutex;
 
 use crate::failure::{About, told};
 use crate::home::Home;

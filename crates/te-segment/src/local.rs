@@ -24,8 +24,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use te_metadata::BufferHandle;
+use te_sync::RwLock;
 use te_topology::MemoryLocation;
 
 pub use self::buffer::{BufferGuard, BufferHold, LocalBuffer};

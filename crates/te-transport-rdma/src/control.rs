@@ -25,8 +25,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Condvar;
 use te_metadata::{EndpointMessage, EndpointQuestion, HostPort, PeerClient, PeerError, QpNumber};
+use te_sync::Condvar;
 use te_topology::NicIndex;
 use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
 use te_verbs::{CompletionQueue, QueuePair, Ready, Route};

@@ -1,7 +1,7 @@
 //! The crate's locks. Test builds count how often a thread takes one, to prove that moving bytes
 //! takes none.
 
-use parking_lot::{Mutex as Inner, MutexGuard};
+use te_sync::{Mutex as Inner, MutexGuard};
 
 /// A mutex.
 #[derive(Debug, Default)]

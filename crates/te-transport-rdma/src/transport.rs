@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
 use te_metadata::{AddressFamily, EndpointQuestion, PeerClient, PeerLimits, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
+use te_sync::RwLock;
 use te_topology::NicName;
 use te_transport::{
     Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,

@@ -39,7 +39,7 @@ struct Active<T> {
 }
 
 /// Wakes whoever waits in [`Core::wait`].
-pub(crate) type Bell = Arc<(parking_lot::Mutex<bool>, parking_lot::Condvar)>;
+pub(crate) type Bell = Arc<(te_sync::Mutex<bool>, te_sync::Condvar)>;
 
 /// The core of both transports.
 pub(crate) struct Haul<T> {

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use te_segment::{SegmentId, SliceToken};
+use te_sync::Mutex;
 use te_transport::SliceFault;
 
 use crate::job::Job;

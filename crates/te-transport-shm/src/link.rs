@@ -13,12 +13,12 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::Pid;
 use te_metadata::{BufferHandle, Incarnation, sabotage};
 use te_segment::{Access, LocalRange, Opcode};
+use te_sync::Mutex;
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use crate::job::{Job, Way, fault};

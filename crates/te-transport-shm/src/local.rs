@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use rustix::process::Pid;
 use te_metadata::{BufferHandle, Incarnation, SegmentDescriptor};
 use te_segment::{LocalBuffer, LocalSegment, RemoteSegment, SliceToken};
+use te_sync::Mutex;
 use te_transport::{
     Capabilities, CloseReport, Driven, FaultClass, Phase, SliceFault, SliceSource, StartError,
     Transport, TransportContext, TransportRegisterError,

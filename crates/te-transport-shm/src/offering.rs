@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use te_metadata::{BufferHandle, sabotage};
 use te_segment::{BufferHold, BufferId, LocalBuffer, RemoteAccess};
+use te_sync::Mutex;
 
 use crate::server::Guest;
 use crate::table::GuardTable;

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
 use rustix::process::Pid;
 use te_metadata::Incarnation;
 use te_segment::RemoteSegment;
+use te_sync::{Mutex, RwLock};
 
 pub use self::obstacle::Obstacle;
 use crate::config::ShmConfig;

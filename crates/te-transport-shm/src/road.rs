@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock};
 use te_segment::{SegmentId, SlicePolicy, SliceToken};
+use te_sync::{Condvar, Mutex, RwLock};
 use te_transport::{
     CloseReport, Driven, Driver, SliceFault, SliceSource, Threads, TransportContext, is_in_step,
 };

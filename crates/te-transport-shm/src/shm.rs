@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use te_metadata::{Incarnation, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, SliceToken};
+use te_sync::Mutex;
 use te_transport::{
     Capabilities, Clock, CloseReport, Driven, FaultClass, Phase, SliceSource, StartError,
     Transport, TransportContext, TransportRegisterError,

@@ -10,9 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use te_metadata::{HostPort, Incarnation};
 use te_segment::{SegmentId, Slice, SliceToken};
+use te_sync::Mutex;
 
 use crate::pool::Job;
 

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use parking_lot::Mutex;
 use slab::Slab;
 use socket2::SockRef;
 use te_segment::BufferId;
+use te_sync::Mutex;
 use te_transport::{Core, Step};
 
 use crate::config::TcpConfig;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
 use te_metadata::{BindError, HostPort, Incarnation, SegmentDescriptor, bind_listener};
 use te_segment::{LocalBuffer, RemoteSegment, Slice, SlicePolicy, SliceToken};
+use te_sync::{Mutex, RwLock};
 use te_transport::{
     Capabilities, CloseReport, Driven, Driver, SliceSource, StartError, Threads, Transport,
     TransportContext, TransportRegisterError, Waker, is_in_step,

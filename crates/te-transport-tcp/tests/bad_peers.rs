@@ -38,7 +38,7 @@ fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
 fn fb05_a_write_is_not_done_before_its_status() {
     let (got, all_there) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let released = parking_lot::Mutex::new(released);
+    let released = te_sync::Mutex::new(released);
     let fake = Fake::new(move |mut stream, _| {
         let asked = read_header(&mut stream).unwrap();
         read_body(&mut stream, asked.size).unwrap();
@@ -296,7 +296,7 @@ fn a_fresh_connection_that_dies_is_told() {
 fn j53_a_large_refused_write_stops_reading_its_source() {
     let (rest_of, rest) = mpsc::channel();
     let (go_on, gone_on) = mpsc::channel::<()>();
-    let gone_on = parking_lot::Mutex::new(gone_on);
+    let gone_on = te_sync::Mutex::new(gone_on);
     let fake = Fake::new(move |mut stream, _| {
         read_header(&mut stream).unwrap();
         stream.write_all(&REFUSED).unwrap();

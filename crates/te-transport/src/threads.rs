@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 /// The threads of one transport.
 #[derive(Debug, Default)]

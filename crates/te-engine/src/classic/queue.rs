@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
+use te_sync::Mutex;
 use te_transport::{Clock, SliceSource, Transport};
 
 use super::paths::Via;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use te_segment::{RemoteSegment, SegmentId};
+use te_sync::Mutex;
 use te_transport::Transport;
 
 use super::paths::{Failed, Paths, Via, Vias};

@@ -1,9 +1,10 @@
 //! Turns of the keeper, on storage that fails where it is told to.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{Command, Keeper, Unavailable};
@@ -32,12 +33,12 @@ fn fault(action: &'static str) -> StorageError {
 
 impl Storage for Faulty {
     fn load(&mut self) -> Result<Loaded, StorageError> {
-        let state = self.0.lock().unwrap();
+        let state = self.0.lock();
         if state.fails_load { Err(fault("read")) } else { Ok(state.loaded.clone()) }
     }
 
     fn commit(&mut self, changes: &Changes) -> Result<(), StorageError> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.n_commits += 1;
         if state.fails_commit {
             return Err(fault("write"));
@@ -82,7 +83,7 @@ impl Bench {
     }
 
     fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.disk.0.lock().unwrap());
+        change(&mut self.disk.0.lock());
     }
 }
 
@@ -106,8 +107,8 @@ fn all_that_waits_is_one_commit() {
         (0..100).map(|n| put(&format!("k{n}"), "v")).unzip();
     bench.turn(batch);
     assert!(answers.iter_mut().all(|answer| answer.try_recv().unwrap().unwrap().is_ok()));
-    assert_eq!(bench.disk.0.lock().unwrap().n_commits, 1);
-    assert_eq!(bench.disk.0.lock().unwrap().loaded.records.len(), 100);
+    assert_eq!(bench.disk.0.lock().n_commits, 1);
+    assert_eq!(bench.disk.0.lock().loaded.records.len(), 100);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use mio::event::Source;
 use mio::{Events, Interest, Poll, Token, Waker};
-use parking_lot::Mutex;
 use slab::Slab;
+use te_sync::Mutex;
 
 use crate::sabotage;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mio::Waker;
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 use crate::EndpointMessage;
 

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Held by a test that looks names up or takes the permits for it: there is one set for all.
-    static TURN: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    static TURN: te_sync::Mutex<()> = te_sync::Mutex::new(());
 
     #[test]
     fn names_and_literals_are_found() {

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mio::Waker;
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 use thiserror::Error;
 
 use super::deadline::now;

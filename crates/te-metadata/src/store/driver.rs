@@ -14,7 +14,7 @@ use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use te_sync::Mutex;
 use tokio::runtime;
 use tokio::sync::oneshot;
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 use self::failure::Failure;
 use self::fleet::Fleet;

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 use super::record::names_owner;
 use super::{

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value, cmd, from_redis_value};
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 use self::connection::Link;
 use super::{

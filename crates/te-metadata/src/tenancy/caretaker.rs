@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 use thiserror::Error;
 
 use super::carry::carry_out;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use te_metadata::{
     AddressFamily, Asker, BoundPeerServer, EndpointMessage, EndpointQuestion, HostPort,
     ListenAddress, Notify, NotifyRefused, PeerClient, PeerLimits, PeerServer, PeerServerStats,
     PeerService, PortChoice,
 };
+use te_sync::Mutex;
 
 /// Remembers notifications, refuses those from `nobody`, has no room for those from `late`, panics
 /// on those from `panic`.

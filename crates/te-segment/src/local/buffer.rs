@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use te_sync::{Condvar, Mutex};
 
 use super::{Access, RegisterOptions, RemoteAccess};
 use crate::error::AccessError;

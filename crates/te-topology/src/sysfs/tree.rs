@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use te_sync::Mutex;
 
 /// Most bytes that are read of one file; sysfs files are at most a page, `/proc` ones are longer.
 const MAX_TEXT_BYTES: u64 = 4 << 20;

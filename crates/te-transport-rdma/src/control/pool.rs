@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Condvar;
+use te_sync::Condvar;
 use te_transport::Threads;
 
 use crate::sync::Mutex;
@@ -120,7 +120,7 @@ mod tests {
         let pool = Pool::new("test", 2, &threads);
         let (started, starts) = mpsc::channel();
         let (go_on, gate) = mpsc::channel::<()>();
-        let gate = Arc::new(parking_lot::Mutex::new(gate));
+        let gate = Arc::new(te_sync::Mutex::new(gate));
         for i in 0..3 {
             let (started, gate) = (started.clone(), Arc::clone(&gate));
             assert!(pool.run(move || {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use rustix::process::Pid;
 use te_segment::{Caching, LocalRange, Opcode};
+use te_sync::{Condvar, Mutex};
 use te_transport::Threads;
 
 use crate::job::Job;

@@ -1,9 +1,9 @@
 //! Rounds with a peer that is told what to answer.
 
-use parking_lot::{Condvar, Mutex};
 use rustix::process::Pid;
 use te_metadata::{HostPort, SegmentDescriptor, SegmentName, TcpEndpoint};
 use te_segment::{AlignedBuffer, Opcode, Region, RemoteRange, RemoteSegment, Slice, SliceToken};
+use te_sync::{Condvar, Mutex};
 use te_transport::testing::Recorder;
 use te_transport::{RemoteSide, Threads};
 

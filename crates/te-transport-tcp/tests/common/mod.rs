@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use te_metadata::{
     BufferDescriptor, HostPort, Incarnation, ListenAddress, SegmentDescriptor, SegmentName,
     TcpEndpoint, TeObject,
@@ -21,6 +20,7 @@ use te_segment::{
     AlignedBuffer, LocalBuffer, LocalRange, LocalSegment, Opcode, Region, RegisterOptions,
     RemoteRange, RemoteSegment, SegmentId, Slice, SliceToken,
 };
+use te_sync::{Condvar, Mutex};
 use te_transport::{
     Completion, CompletionSink, Driven, SliceSource, SystemClock, Transport, TransportContext,
 };

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use te_metadata::{EndpointQuestion, SegmentDescriptor};
 use te_segment::{LocalBuffer, RemoteSegment, SegmentId, Slice, SlicePolicy, SliceToken};
+use te_sync::Mutex;
 
 use crate::capability::Capabilities;
 use crate::completion::{Completion, CompletionSink, RemoteSide};

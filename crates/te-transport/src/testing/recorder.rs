@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use te_segment::{SegmentId, SliceToken};
+use te_sync::{Condvar, Mutex};
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::completion::{Completion, CompletionSink};

@@ -26,8 +26,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use te_metadata::{HostPort, SegmentDescriptor, SegmentName};
+use te_sync::Mutex;
 
 use self::config::Settings;
 pub use self::config::SimBuilder;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use te_sync::Mutex;
 
 use super::client::{Answer, Call, HttpClient};
 use super::json::{KeysPage, WatchPage};

@@ -7,7 +7,7 @@ use ::redis::{
     Cmd, Connection, ConnectionLike as _, ErrorKind, IntoConnectionInfo as _, RedisConnectionInfo,
     RedisError, ServerErrorKind, Value,
 };
-use parking_lot::{Mutex, MutexGuard};
+use te_sync::{Mutex, MutexGuard};
 
 use crate::HostPort;
 use crate::peer::addresses_within;

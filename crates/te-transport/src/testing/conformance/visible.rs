@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use te_segment::{Opcode, Region};
+use te_sync::Mutex;
 
 use super::Rig;
 use super::bench::{Bench, Failure, bytes_of, ensure_equal, pattern};
