@@ -1,7 +1,8 @@
-//! The program `te`, for whoever starts it: exposes memory, reads and writes that of other processes, tells what it knows.
+//! The program `te`, for whoever starts it: exposes memory, reads and writes that of other processes,
+//! tells what it knows.
 //!
 //! Standard output carries results, standard error everything else. An error is one line; what the
-//! exit codes mean stands in [`error::Failure`] and in `te help`.
+//! exit codes mean stands in `error.rs` and in `te help`.
 
 mod args;
 mod checksum;

@@ -1,12 +1,12 @@
 //! The extension module `te_engine._native`: the engine for Python programs.
 //!
-//! Two surfaces over one engine: [`engine`] with its regions, segments and transfers, whose failures
-//! are exceptions, and [`compat`] with the calls of Mooncake's class, whose failures are numbers. What
+//! Two surfaces over one engine: `engine.rs` with its regions, segments and transfers, whose failures
+//! are exceptions, and `compat.rs` with the calls of Mooncake's class, whose failures are numbers. What
 //! they do is te-compat's business; here are names, argument types, and the ways of the interpreter:
 //!
 //! I1  No call that may block, or take longer than tens of microseconds, holds the interpreter.
 //! I2  No thread that moves bytes waits for the interpreter.
-//! I3  Memory that a Python object owns is kept until nothing of the engine uses it ([`home`]).
+//! I3  Memory that a Python object owns is kept until nothing of the engine uses it (`home.rs`).
 
 mod compat;
 mod dispatcher;

@@ -1,5 +1,5 @@
 //! Where addresses that Python code gives become memory: the only `unsafe` of this crate, beside that
-//! of [`crate::region`].
+//! of `region.rs`.
 //!
 //! I1  An address and a length are believed only as far as the engine checks them: it asks the
 //!     kernel, and copies so that unmapped memory is an error.
