@@ -1,9 +1,9 @@
 """What Python adds to a call: one synchronous write of 4 KiB, and submitting 10 000 descriptors in numpy arrays.
 
-    overhead.py [ROUNDS]
+    overhead.py [NAME]
 
-The counterpart in Rust is the example `overhead` of te-compat, which does the same with the same memory. Both engines
-are in one process; the variables of the environment choose the transport. Prints one line a figure.
+The counterpart in Rust is the example `overhead` of te-compat. Both engines are in one process; the variable
+TE_TRANSPORTS chooses the transport, and NAME is what the lines call it.
 """
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ import te_engine
 from te_engine.compat import TransferEngine
 
 SIZE = 4096
-PER_ROUND = 200
+CALLS = 20_000
 N = 10_000
 
 
-def median_of_rounds(call: Callable[[], object], rounds: int) -> float:
-    """Nanoseconds of one call: the median over rounds of the mean within a round."""
-    for _ in range(PER_ROUND):
-        call()
+def median_of(call: Callable[[], object]) -> float:
+    """Nanoseconds of one call: the median of many, each timed by itself, as the example does."""
     found = []
-    for _ in range(rounds):
+    for _ in range(CALLS):
         begun = time.perf_counter_ns()
-        for _ in range(PER_ROUND):
-            call()
-        found.append((time.perf_counter_ns() - begun) / PER_ROUND)
+        call()
+        found.append(time.perf_counter_ns() - begun)
     return statistics.median(found)
 
 
@@ -42,22 +39,22 @@ def engine() -> TransferEngine:
     return made
 
 
-def with_codes(rounds: int) -> float:
+def with_codes() -> float:
     a, b = engine(), engine()
     memory = np.zeros(2 * SIZE, dtype=np.uint8)
     mine, theirs = memory.ctypes.data, memory.ctypes.data + SIZE
     assert a.register_memory(mine, SIZE) == 0 and b.register_memory(theirs, SIZE) == 0
     name = f"127.0.0.1:{b.get_rpc_port()}"
     assert a.transfer_sync_write(name, mine, theirs, SIZE) == 0
-    return median_of_rounds(lambda: a.transfer_sync_write(name, mine, theirs, SIZE), rounds)
+    return median_of(lambda: a.transfer_sync_write(name, mine, theirs, SIZE))
 
 
-def native(rounds: int) -> tuple[float, float]:
+def native() -> tuple[float, float]:
     """One write, and the submission of many: until the call returns, not until the bytes are there."""
     with te_engine.Engine() as a, te_engine.Engine() as b:
         memory, there = a.allocate(SIZE), b.allocate(SIZE)
         segment = a.open(b.name)
-        one = median_of_rounds(lambda: segment.write(memory, there.address), rounds)
+        one = median_of(lambda: segment.write(memory, there.address))
         big, target = a.allocate(N * 64), b.allocate(N * 64)
         steps = np.arange(N, dtype=np.uint64) * np.uint64(64)
         remote = steps + np.uint64(target.address)
@@ -72,11 +69,11 @@ def native(rounds: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    print(f"python codes one {with_codes(rounds):.0f}", flush=True)
-    one, many = native(rounds)
-    print(f"python native one {one:.0f}")
-    print(f"python native submit10000 {many:.0f}")
+    name = sys.argv[1] if len(sys.argv) > 1 else "default"
+    codes = with_codes()
+    one, many = native()
+    print(f"{name}: write of 4 KiB: codes {codes / 1000:.2f} µs, native {one / 1000:.2f} µs")
+    print(f"{name}: {N} descriptors submitted: {many / 1000:.2f} µs")
 
 
 if __name__ == "__main__":

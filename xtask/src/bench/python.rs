@@ -11,7 +11,6 @@ use super::micro::Micro;
 use crate::artifacts;
 use crate::journal::Journal;
 use crate::run;
-use crate::runner::forget_settings;
 use crate::ui;
 use crate::wheel;
 use crate::workspace::Workspace;
@@ -26,11 +25,10 @@ const TURNS: usize = 5;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What the transport is, and the variable that chooses it.
-const WAYS: &[(&str, Option<(&str, &str)>)] =
-    &[("one process", None), ("TCP", Some(("MC_FORCE_TCP", "1")))];
+/// The transports, as the example names what it took, and the variable's value that leads there.
+const WAYS: &[(&str, &str)] = &[("shm", "local,shm,tcp"), ("tcp", "tcp")];
 
-/// Figures by what printed them.
+/// Microseconds by what they are of.
 type Found = BTreeMap<String, f64>;
 
 /// Builds both for speed and runs them in turns. Where Python is missing there are none.
@@ -47,21 +45,17 @@ pub(super) fn figures(workspace: &Workspace, journal: &mut Journal) -> anyhow::R
     artifacts::build_programs(workspace, journal, &example)?;
     let rust = workspace.target().join("release/examples/overhead");
     let script = workspace.path("crates/te-python/benches/overhead.py");
-    let mut figures = Vec::new();
-    for (way, variable) in WAYS {
-        let mut found = Found::new();
-        for _ in 0..TURNS {
+    let mut found = Found::new();
+    for _ in 0..TURNS {
+        measure(journal, Command::new(&rust), &mut found)?;
+        for (way, transports) in WAYS {
             let mut of_python = Command::new(&python);
-            of_python.arg("-B").arg(&script);
-            for mut command in [Command::new(&rust), of_python] {
-                forget_settings(&mut command);
-                command.envs(*variable);
-                measure(journal, command, &mut found)?;
-            }
+            of_python.arg("-B").arg(&script).arg(way).env("TE_TRANSPORTS", transports);
+            measure(journal, of_python, &mut found)?;
         }
-        figures.extend(judged(way, &found)?);
     }
-    Ok(figures)
+    let judged = WAYS.iter().map(|(way, _)| judged(way, &found));
+    Ok(judged.collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
 /// An environment with te_engine as it is built for speed.
@@ -88,12 +82,11 @@ fn extension(python: &Path) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(told.stdout)?.trim()))
 }
 
-/// Runs a program; of each figure, `WORDS… NANOSECONDS`, the smallest is kept.
+/// Runs a program; of each figure the smallest is kept.
 fn measure(journal: &mut Journal, command: Command, found: &mut Found) -> anyhow::Result<()> {
     let ended = run::stream(command, journal, LIMIT, |line| {
-        let Some((name, value)) = line.rsplit_once(' ') else { return };
-        if let Ok(value) = value.parse::<f64>() {
-            let known = found.entry(name.to_owned()).or_insert(value);
+        for (name, value) in read(line) {
+            let known = found.entry(name).or_insert(value);
             *known = known.min(value);
         }
     })?;
@@ -101,26 +94,49 @@ fn measure(journal: &mut Journal, command: Command, found: &mut Found) -> anyhow
     Ok(())
 }
 
-fn judged(way: &str, found: &Found) -> anyhow::Result<Vec<Micro>> {
-    let of = |name: &str| found.get(name).copied().with_context(|| format!("no figure `{name}`"));
-    let (rust, codes, native) =
-        (of("rust one")?, of("python codes one")?, of("python native one")?);
-    let (micro, milli) = (1e3, 1e6);
-    let figure = |name: &str, value: f64, unit: &str, limit| {
-        Micro::new(&format!("{name}, {way}"), value, unit, limit)
+/// The figures of a line `TRANSPORT: WHAT: NAME 1.5 µs, NAME 2.5 µs`, by `TRANSPORT WHAT NAME`.
+fn read(line: &str) -> Vec<(String, f64)> {
+    let Some((what, figures)) = line.rsplit_once(": ") else { return Vec::new() };
+    let what = what.replace(':', "");
+    let figure = |text: &str| {
+        let number = text.trim().strip_suffix(" µs")?;
+        let (name, number) = number.rsplit_once(' ').unwrap_or(("", number));
+        Some((format!("{what} {name}").trim().to_owned(), number.parse().ok()?))
     };
+    figures.split(',').filter_map(figure).collect()
+}
+
+fn judged(way: &str, found: &Found) -> anyhow::Result<Vec<Micro>> {
+    let of = |name: &str| {
+        let name = format!("{way} {name}");
+        found.get(&name).copied().with_context(|| format!("no figure `{name}`"))
+    };
+    let rust = of("write of 4 KiB engine")?;
+    let (codes, native) = (of("write of 4 KiB codes")?, of("write of 4 KiB native")?);
+    let figure = |name: &str, value: f64, unit: &str, limit| {
+        Micro::new(&format!("{way}: {name}"), value, unit, limit)
+    };
+    let (submitted, descriptors) =
+        (of("10000 requests submitted")?, of("10000 descriptors submitted")?);
     Ok(vec![
-        figure("a sync write of 4 KiB from Rust", rust / micro, "µs", None),
-        figure("the same from Python, by code", codes / micro, "µs", None),
-        figure("… more than from Rust", (codes - rust) / micro, "µs", Some(2.0)),
-        figure("the same from Python, native", native / micro, "µs", None),
-        figure("… native, more than from Rust", (native - rust) / micro, "µs", Some(2.0)),
-        figure("10 000 requests submitted from Rust", of("rust submit10000")? / milli, "ms", None),
-        figure(
-            "10 000 descriptors in arrays submitted from Python",
-            of("python native submit10000")? / milli,
-            "ms",
-            Some(3.0),
-        ),
+        figure("a sync write of 4 KiB from Rust", rust, "µs", None),
+        figure("from Python by code, more than from Rust", codes - rust, "µs", Some(2.0)),
+        figure("from Python natively, more than from Rust", native - rust, "µs", Some(2.0)),
+        figure("10 000 requests submitted from Rust", submitted / 1e3, "ms", None),
+        figure("10 000 descriptors in arrays from Python", descriptors / 1e3, "ms", Some(3.0)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_figures_are_read() {
+        let two = read("tcp: write of 4 KiB: engine 17.02 µs, here 17.17 µs");
+        assert_eq!(two[1], ("tcp write of 4 KiB here".to_owned(), 17.17));
+        let one = read("shm: 10000 requests submitted: 942.69 µs");
+        assert_eq!(one, [("shm 10000 requests submitted".to_owned(), 942.69)]);
+        assert_eq!(read("a line of something else"), []);
+    }
 }
