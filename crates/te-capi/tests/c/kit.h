@@ -304,6 +304,20 @@ static inline void peer_quit(struct peer *peer) {
     close(peer->answers);
 }
 
+/* Stops it; none of its threads runs any more when this returns. */
+static inline void peer_stop(struct peer *peer) {
+    int stopped;
+
+    kill(peer->pid, SIGSTOP);
+    if (waitpid(peer->pid, &stopped, WUNTRACED) != peer->pid || !WIFSTOPPED(stopped))
+        FAIL("the peer did not stop: %#x", (unsigned)stopped);
+}
+
+/* Lets it go on. */
+static inline void peer_continue(struct peer *peer) {
+    kill(peer->pid, SIGCONT);
+}
+
 /* Ends it as the kernel would. */
 static inline void peer_kill(struct peer *peer) {
     int ended;

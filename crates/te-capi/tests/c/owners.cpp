@@ -103,7 +103,7 @@ void a_batch_that_is_left_is_called_back_and_freed() {
         std::vector<unsigned char> ours(1 << 20);
         auto registered = engine.register_memory(ours.data(), ours.size());
         segment_id_t segment = engine.open(peer.name);
-        kill(peer.pid, SIGSTOP);
+        peer_stop(&peer);
         {
             te::Batch batch = engine.batch(1);
             batch.submit({te::Request::read(ours.data(), segment, peer.address, ours.size())});
@@ -113,7 +113,7 @@ void a_batch_that_is_left_is_called_back_and_freed() {
         /* The memory is free, so that it unregisters. */
         registered.unregister();
         fill(ours.data(), ours.size(), 3);
-        kill(peer.pid, SIGCONT);
+        peer_continue(&peer);
         std::this_thread::sleep_for(100ms);
         HOLDS(ours.data(), ours.size(), 3);
         SAME(engine.close(5s).joined, 1);

@@ -139,7 +139,7 @@ static void a_task_that_ended_badly_leaves_local_memory_alone(void) {
     for (int round = 0; round < 4; round++) {
         batch = submit(&mine, request(OPCODE_READ, mine.at, mine.segment, peer.address, size));
         pause_ms(round); /* in the middle, or before it */
-        kill(peer.pid, SIGSTOP);
+        peer_stop(&peer);
         begun = now();
         GIVES(te_cancel(mine.engine, batch), 0);
         GIVES(te_wait(mine.engine, batch, 5000, NULL), 0);
@@ -149,7 +149,7 @@ static void a_task_that_ended_badly_leaves_local_memory_alone(void) {
             SAME(fault.local_state, TE_LOCAL_FREE);
             CHECK(!strcmp(fault.peer, peer.name) && fault.text[0]);
         }
-        kill(peer.pid, SIGCONT);
+        peer_continue(&peer);
         pause_ms(100);
         HOLDS(mine.at, size, 7);
         GIVES(freeBatchID(mine.engine, batch), 0);
@@ -171,7 +171,7 @@ static void memory_in_use_is_busy_and_later_free(void) {
     setenv("TE_ENGINE_UNREGISTER_TIMEOUT_MS", "300", 1);
     peer = peer_start(MIB, 1);
     mine = mine_beside(&peer, MIB);
-    kill(peer.pid, SIGSTOP);
+    peer_stop(&peer);
     batch = submit(&mine, request(OPCODE_READ, mine.at, mine.segment, peer.address, MIB));
     begun = now();
     GIVES(te_wait(mine.engine, batch, 100, NULL), TE_ERR_CLOCK);
@@ -186,7 +186,7 @@ static void memory_in_use_is_busy_and_later_free(void) {
     GIVES(te_cancel(mine.engine, batch), 0);
     GIVES(te_wait(mine.engine, batch, 5000, NULL), 0);
     GIVES(unregisterLocalMemory(mine.engine, mine.at), 0);
-    kill(peer.pid, SIGCONT);
+    peer_continue(&peer);
     destroyTransferEngine(mine.engine);
     peer_quit(&peer);
 }
@@ -346,8 +346,8 @@ static void every_wait_for_a_stopped_peer_is_bounded(void) {
     peer = peer_start(MIB, 1);
     other = peer_start(MIB, 1);
     mine = mine_beside(&peer, MIB);
-    kill(peer.pid, SIGSTOP);
-    kill(other.pid, SIGSTOP);
+    peer_stop(&peer);
+    peer_stop(&other);
     begun = now();
     CHECK(te_probe(mine.engine, peer.name, NULL) < 0);
     within("te_probe", begun, 4);
@@ -369,8 +369,8 @@ static void every_wait_for_a_stopped_peer_is_bounded(void) {
     begun = now();
     destroyTransferEngine(mine.engine);
     within("destroyTransferEngine", begun, 8);
-    kill(peer.pid, SIGCONT);
-    kill(other.pid, SIGCONT);
+    peer_continue(&peer);
+    peer_continue(&other);
     pause_ms(100);
     HOLDS(mine.at, MIB, 7);
     peer_quit(&peer);
@@ -386,12 +386,12 @@ static void an_engine_is_destroyed_with_tasks_under_way(void) {
     peer = peer_start(64 * MIB, 1);
     mine = mine_beside(&peer, 64 * MIB);
     submit(&mine, request(OPCODE_READ, mine.at, mine.segment, peer.address, 64 * MIB));
-    kill(peer.pid, SIGSTOP);
+    peer_stop(&peer);
     begun = now();
     destroyTransferEngine(mine.engine);
     within("destroying", begun, 8);
     fill(mine.at, 64 * MIB, 7);
-    kill(peer.pid, SIGCONT);
+    peer_continue(&peer);
     pause_ms(100);
     HOLDS(mine.at, 64 * MIB, 7);
     munmap(mine.at, 64 * MIB);
@@ -476,8 +476,8 @@ static void a119_graceful_shutdown_ends_the_process_in_good_order(void) {
 
         enableGracefulShutdown(mine.engine);
         write_all(ready[1], "x", 1);
-        pause_ms(30000);
-        exit(3);
+        for (;;)
+            pause();
     }
     read_all(ready[0], &byte, 1);
     begun = now();
