@@ -50,7 +50,7 @@ class Cache:
     def __init__(self, engine: te_engine.Engine, layout: Layout) -> None:
         self.layout = layout
         self.region = engine.allocate(layout.size)
-        self.bytes: Bytes = np.frombuffer(self.region, dtype=np.uint8)
+        self.bytes: Bytes = np.frombuffer(memoryview(self.region), dtype=np.uint8)
 
     def block(self, offset: int) -> Bytes:
         return self.bytes[offset : offset + self.layout.block_bytes]

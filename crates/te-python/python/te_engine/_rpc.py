@@ -25,7 +25,7 @@ class ReceivedData:
     """Bytes that have arrived."""
 
     def __init__(self, *_: object) -> None:
-        raise TypeError("ReceivedData is what a callback is given")
+        raise TypeError("ReceivedData is made by nobody: a callback is given a dict")
 
     source_address: str = ""
     _data: bytes = b""
@@ -80,7 +80,7 @@ class RpcInterface:
         self._timeout = 30.0
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._on_data: Callable[[ReceivedData], object] | None = None
+        self._on_data: Callable[[dict[str, Any]], object] | None = None
         self._on_tensor: Callable[[ReceivedTensor], object] | None = None
 
     def initialize(
@@ -137,16 +137,20 @@ class RpcInterface:
                 pass
             listener.close()
 
-    def set_data_receive_callback(self, callback: Callable[[ReceivedData], object], /) -> None:
-        """Who is called with bytes that arrive."""
+    def set_data_receive_callback(
+        self, callback: Callable[[dict[str, Any]], object], /
+    ) -> None:
+        """Who is called with bytes that arrive: ``{"source": address, "data": bytes}``."""
         self._on_data = callback
 
     def set_tensor_receive_callback(self, callback: Callable[[ReceivedTensor], object], /) -> None:
         """Who is called with arrays that arrive."""
         self._on_tensor = callback
 
-    def send_data(self, target_address: str, data: Any) -> int:
+    def send_data(self, target_address: str, data: bytes) -> int:
         """Sends bytes: 0 once the receiver has them, else −1."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"bytes are expected, not {type(data).__name__}")
         return self._send(target_address, {"kind": "data"}, memoryview(data).cast("B"))
 
     def send_tensor(self, target_address: str, tensor: Any) -> int:
@@ -157,7 +161,7 @@ class RpcInterface:
         return self._send(target_address, facts, memoryview(view.tobytes()))
 
     def send_data_async(
-        self, target_address: str, data: Any, loop: asyncio.AbstractEventLoop
+        self, target_address: str, data: bytes, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[int]:
         """`send_data` in a thread; a future of that loop."""
         return loop.run_in_executor(None, self.send_data, target_address, data)
@@ -205,9 +209,7 @@ class RpcInterface:
 
     def _deliver(self, source: str, facts: dict[str, Any], data: bytes) -> bool:
         if facts["kind"] == "data" and self._on_data is not None:
-            received = object.__new__(ReceivedData)
-            received.source_address, received._data = source, data
-            self._on_data(received)
+            self._on_data({"source": source, "data": data})
             return True
         if facts["kind"] == "tensor" and self._on_tensor is not None:
             tensor = object.__new__(ReceivedTensor)

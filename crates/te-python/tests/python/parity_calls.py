@@ -354,7 +354,7 @@ def batches():
     tell("batch_transfer_sync_write: numpy arrays", lambda: a.batch_transfer_sync_write(name, __import__("numpy").array(froms), tos, lens))
     tell("batch_transfer_sync_write: a generator", lambda: a.batch_transfer_sync_write(name, (f for f in froms), tos, lens))
     tell("batch_transfer_sync_write: nobody there", lambda: a.batch_transfer_sync_write("127.0.0.1:1", froms, tos, lens))
-    tell("batch_transfer_sync_write: 2100 requests", lambda: a.batch_transfer_sync_write(name, [am.addr] * 2100, [bm.addr] * 2100, [16] * 2100))
+    tell("batch_transfer_sync_write: 20 000 requests", lambda: a.batch_transfer_sync_write(name, [am.addr] * 20000, [bm.addr] * 20000, [16] * 20000))
 
 
 @group
@@ -503,16 +503,14 @@ def rpc():
     """The message passing beside the engine."""
     tell("RpcInterface()", lambda: module.RpcInterface(), lambda x: "an object")
     r = module.RpcInterface()
-    port = free_port()
-    tell("initialize_server", lambda: r.initialize_server(f"127.0.0.1:{port}"))
+    tell("initialize_server", lambda: r.initialize_server(free_address()))
     tell("set_data_receive_callback", lambda: r.set_data_receive_callback(lambda *_: None))
 
 
 @group
 def rpc_messages():
     """Bytes from a client to a server."""
-    port = free_port()
-    address = f"127.0.0.1:{port}"
+    address = free_address()
     server, client = module.RpcInterface(), module.RpcInterface()
     came = []
     tell("initialize_server: by keyword", lambda: server.initialize_server(listen_address=address, thread_count=2, timeout_seconds=5))
@@ -555,10 +553,12 @@ def shared():
     tell("SharedSegment.create: rank outside the world", lambda: module.SharedSegment.create("parity", 4096, 1, 5), kind)
 
 
-def free_port():
+def free_address():
+    """A port of an address of this process's own: the other engine's process looks for one at the same time."""
+    host = f"127.0.1.{os.getpid() % 250 + 1}"
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        s.bind((host, 0))
+        return f"{host}:{s.getsockname()[1]}"
 
 
 if __name__ == "__main__":
