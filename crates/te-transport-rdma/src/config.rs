@@ -31,6 +31,8 @@ pub struct RdmaConfig {
     pub pairing: Pairing,
     /// Equally good NICs are taken in turn instead of at random. Default no.
     pub in_turn: bool,
+    /// Starts also where every port is down, and uses the NICs when they come. Default yes.
+    pub wait_for_ports: bool,
 }
 
 /// How devices are opened.
@@ -204,6 +206,7 @@ impl Default for RdmaConfig {
             faults: FaultSettings::default(),
             pairing: Pairing::Matrix,
             in_turn: false,
+            wait_for_ports: true,
         }
     }
 }

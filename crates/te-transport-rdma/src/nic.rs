@@ -69,6 +69,8 @@ struct Opened {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NicSnapshot {
     nics: Vec<NicView>,
+    /// Whether any of them was ever active.
+    served: bool,
 }
 
 /// One of them.
@@ -302,6 +304,7 @@ impl Nics {
             let mut next = snapshot.clone();
             if let Some(view) = next.nics.get_mut(nic.index.position()) {
                 view.returns += u32::from(view.link.is_err() && link.is_ok());
+                next.served |= link.is_ok();
                 view.link = link;
             }
             next
@@ -367,6 +370,16 @@ fn is_unsuitable(error: &VerbsError) -> bool {
 }
 
 impl NicSnapshot {
+    fn new(nics: Vec<NicView>) -> Self {
+        let served = nics.iter().any(|view| view.link.is_ok());
+        Self { nics, served }
+    }
+
+    /// Whether any NIC is or was active.
+    pub(crate) fn has_served(&self) -> bool {
+        self.served
+    }
+
     /// All, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NicIndex, &NicView)> {
         let numbered = self.nics.iter().enumerate();

@@ -378,6 +378,10 @@ impl Transport for Rdma {
         started.nics.snapshot().active().next().is_some() && PeerView::check(peer).is_ok()
     }
 
+    fn awaits(&self, peer: &RemoteSegment) -> bool {
+        self.started.get().is_some() && PeerView::is_awaited(peer)
+    }
+
     fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {
         match self.started.get() {
             Some(started) => Ok(started.memory.register(buffer)?),

@@ -52,6 +52,13 @@ pub(crate) enum NicFault {
     NoCompletionVector,
 }
 
+impl NicFault {
+    /// Whether it may pass without anybody changing a setting.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::PortDown { .. })
+    }
+}
+
 /// What has to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reaction {

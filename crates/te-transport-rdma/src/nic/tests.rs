@@ -104,11 +104,30 @@ fn e1_no_usable_device_is_an_error_that_names_each_cause() {
     let (fake, devices) = fabric(2);
     devices[0].fail_call(VerbsCall::Open, 0, libc::EACCES);
     devices[1].port_down(1);
-    let error = open(&fake, &RdmaConfig::default()).unwrap_err().to_string();
+    let at_once = RdmaConfig { wait_for_ports: false, ..RdmaConfig::default() };
+    let error = open(&fake, &at_once).unwrap_err().to_string();
     for part in ["rxe0: the device does not answer: ", "rxe1: port 1 is not active"] {
         assert!(error.contains(part), "{error}");
     }
     assert!(matches!(open(&Fake::new(1), &RdmaConfig::default()), Err(NicsError::NoDevice)));
+}
+
+/// A port that is down at the start is waited for; what will not pass by itself is not.
+#[test]
+fn ports_that_are_down_at_the_start_are_waited_for() {
+    let (fake, devices) = fabric(2);
+    devices.iter().for_each(|device| device.port_down(1));
+    let nics = open(&fake, &RdmaConfig::default()).unwrap();
+    assert!(!nics.snapshot().has_served() && nics.snapshot().active().next().is_none());
+    devices[1].port_up(1);
+    let later = begin() + RdmaConfig::default().faults.recover_after * 2;
+    assert!(advance(&nics, 1, begin()).is_empty());
+    assert_eq!(advance(&nics, 1, later), [NicChange::Activated]);
+    assert!(nics.snapshot().has_served() && nics.snapshot().is_active(index(1)));
+    devices[0].port_up(1);
+    let mut config = RdmaConfig::default();
+    config.device.gid = GidWish { index: Some(7), per_nic: [].into() };
+    assert!(matches!(open(&fake, &config), Err(NicsError::AllFailed { .. })), "no GID 7 comes");
 }
 
 /// rdma fault 9: an unknown device name is a named error, also from the topology.
