@@ -203,9 +203,9 @@ fn a_lost_answer_is_no_success_and_in_doubt_without_a_fence() {
     bench.goes_on();
 }
 
-/// Peer fault 4: the peer is gone, its handshake port too.
+/// RDMA fault 8: the peer is gone, its handshake port too.
 #[test]
-fn fault04_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
+fn rdma_fault08_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
     let bench = Bench::new();
     let remote = bench.two.b.remote();
     let slice = bench.held(Opcode::Write);
@@ -222,9 +222,9 @@ fn fault04_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
     assert!(begun.elapsed() < Duration::from_secs(2));
 }
 
-/// The only NIC loses its link for a moment: slices fail at once, and traffic is back within 2 s.
+/// RDMA fault 6: the only NIC loses its link for a moment: slices fail at once, and traffic is back within 2 s.
 #[test]
-fn fault03_a_link_that_flaps_is_used_again_within_two_seconds() {
+fn rdma_fault06_a_link_that_flaps_is_used_again_within_two_seconds() {
     let bench = Bench::new();
     bench.two.nic_a.port_down(1);
     until("the NIC to be inactive", || !bench.two.a.rdma.reaches(&bench.two.b.remote()));
