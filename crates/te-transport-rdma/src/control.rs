@@ -26,7 +26,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Condvar;
-use te_metadata::{EndpointMessage, EndpointQuestion, HostPort, PeerClient, PeerError, QpNumber};
+use te_metadata::{
+    EndpointMessage, EndpointQuestion, HostPort, Incarnation, PeerClient, PeerError, QpNumber,
+};
 use te_topology::NicIndex;
 use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
 use te_verbs::{CompletionQueue, QueuePair, Ready, Route};
@@ -36,7 +38,7 @@ use self::refusals::{Refusals, Told};
 pub(crate) use self::table::Wish;
 use self::table::{Entry, Table};
 use crate::config::RdmaConfig;
-use crate::endpoint::{Ends, HandshakeError, NicPath, are_of_different_classes};
+use crate::endpoint::{About, Ends, HandshakeError, NicPath, PeerEnds, are_of_different_classes};
 use crate::memory::MemoryTable;
 use crate::nic::{Nic, NicChange, NicLink, Nics};
 use crate::sync::Mutex;
@@ -68,6 +70,8 @@ impl Handshakes for PeerClient {
 pub(crate) struct Control {
     /// Our segment's name.
     server: Box<str>,
+    /// Which process this is.
+    incarnation: Incarnation,
     config: RdmaConfig,
     nics: Arc<Nics>,
     memory: Arc<MemoryTable>,
@@ -99,6 +103,7 @@ pub(crate) struct Way {
 /// What the control of connections is made of.
 pub(crate) struct Parts {
     pub(crate) server: Box<str>,
+    pub(crate) incarnation: Incarnation,
     pub(crate) config: RdmaConfig,
     pub(crate) nics: Arc<Nics>,
     pub(crate) memory: Arc<MemoryTable>,
@@ -121,7 +126,7 @@ impl Control {
     /// # Errors
     /// The system gives no thread or descriptor.
     pub(crate) fn start(parts: Parts, threads: &Arc<Threads>) -> std::io::Result<Arc<Self>> {
-        let Parts { server, config, nics, memory, handshakes, clock, ways } = parts;
+        let Parts { server, incarnation, config, nics, memory, handshakes, clock, ways } = parts;
         let settings = &config.connection;
         let bounds = nics.iter().map(|nic| nic.limits().map_or(1, |limits| limits.max_endpoints));
         let table = Mutex::new(Table::new(bounds, settings));
@@ -131,6 +136,7 @@ impl Control {
         let device_bell = Inbox::new(1)?;
         let control = Arc::new(Self {
             server,
+            incarnation,
             config,
             nics,
             memory,
@@ -319,6 +325,12 @@ impl Control {
         })
     }
 
+    /// What we say of a NIC to our own kind.
+    fn about(&self, nic: &Nic) -> About {
+        let reads = nic.limits().map_or(1, |limits| limits.reads_as_target);
+        About { incarnation: self.incarnation, reads: reads.max(1) }
+    }
+
     /// Makes queue pairs that have a port.
     fn make(
         &self,
@@ -349,11 +361,13 @@ impl Control {
         &self,
         (nic, link): (&Nic, &NicLink),
         queue_pairs: &[Arc<dyn QueuePair>],
-        peer: &Ends,
+        peer: &PeerEnds,
     ) -> Result<(), HandshakeError> {
         let set = &self.config.connection;
         let (target, initiator) =
             nic.limits().map_or((1, 1), |l| (l.reads_as_target, l.reads_as_initiator));
+        let initiator = peer.about.map_or(initiator, |about| initiator.min(about.reads));
+        let peer = &peer.ends;
         for (pair, theirs) in queue_pairs.iter().zip(&peer.queue_pairs) {
             let route = Route {
                 port: self.config.device.port,
@@ -398,13 +412,13 @@ impl Control {
         }
     }
 
-    /// The queue pairs of a connection are moved, or that failed. Until when the ready-ack has to
-    /// come, where one has to.
+    /// The queue pairs of a connection are moved, or that failed. Until when the handshake has to be
+    /// over, and whether the ready-ack is part of it.
     fn on_moved(
         &self,
         (nic, peer, id): (NicIndex, &NicPath, EndpointId),
         moved: Result<(), HandshakeError>,
-        until: Option<Instant>,
+        (until, acks): (Instant, bool),
     ) -> Result<(), HandshakeError> {
         let mut table = self.table.lock();
         let Some(entry) = table.entry_of(nic, peer, id) else {
@@ -418,7 +432,7 @@ impl Control {
             drop(gone);
             return Err(error);
         }
-        entry.machine.moved(until);
+        entry.machine.moved(until, acks);
         if entry.machine.is_sendable() {
             self.announce(nic, peer, entry);
         }

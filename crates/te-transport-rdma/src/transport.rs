@@ -133,6 +133,7 @@ impl Rdma {
         let threads = Arc::new(Threads::default());
         let parts = Parts {
             server: context.name.as_str().into(),
+            incarnation: context.incarnation,
             config: self.config.clone(),
             nics: Arc::clone(&nics),
             memory: Arc::clone(&memory),

@@ -9,7 +9,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::{Control, MAX_QUEUE_PAIRS, Wish};
 use crate::endpoint::{
-    Endpoint, Ends, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
+    Endpoint, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
 };
 use crate::fence;
 use crate::nic::GidSlot;
@@ -65,10 +65,12 @@ impl Control {
         };
         self.end_all(wish.nic, gone, "the connection gave way to others");
         let outcome = if is_loopback {
-            let itself = PeerEnds { ends: ends.clone(), acks: false };
+            let itself = PeerEnds { ends: ends.clone(), acks: false, about: None };
             self.take_answer(wish, id, &itself, link.gid)
         } else {
-            self.exchange((&us, wish), (id, &ends), link.gid)
+            let question = request(&us, &wish.peer, &ends);
+            let payload = if wish.is_te { self.about(nic).to_payload() } else { String::new() };
+            self.exchange(wish, (id, EndpointMessage { payload, ..question }), link.gid)
         };
         outcome.inspect_err(|_| self.forget(wish, id))
     }
@@ -76,11 +78,10 @@ impl Control {
     /// Asks, connects, acknowledges.
     fn exchange(
         self: &Arc<Self>,
-        (us, wish): (&NicPath, &Wish),
-        (id, ends): (EndpointId, &Ends),
+        wish: &Wish,
+        (id, question): (EndpointId, EndpointMessage),
         gid: GidSlot,
     ) -> Result<(), HandshakeError> {
-        let question = request(us, &wish.peer, ends);
         let answer = match self.handshakes.ask(&wish.rpc, &question) {
             Ok(answer) => answer,
             // The peer's own question may have connected us meanwhile (E29).
@@ -105,7 +106,7 @@ impl Control {
         if !peer.acks {
             return Ok(());
         }
-        let answer = self.handshakes.ask(&wish.rpc, &ready(us, &wish.peer, ends));
+        let answer = self.handshakes.ask(&wish.rpc, &ready(question));
         let answer = answer.map_err(HandshakeError::Peer)?;
         if answer.is_refusal() {
             let reason = answer.reply_msg.chars().take(200).collect::<String>().into();
@@ -128,7 +129,9 @@ impl Control {
                 let mut table = self.table.lock();
                 let entry = table.entry_of(wish.nic, &wish.peer, id);
                 let entry = entry.ok_or(HandshakeError::Replaced)?;
-                (entry.machine.on_answer(&peer.ends.queue_pairs), entry.queue_pairs.clone())
+                let process = peer.about.map(|about| about.incarnation);
+                let decision = entry.machine.on_answer(&peer.ends.queue_pairs, process);
+                (decision, entry.queue_pairs.clone())
             };
             match decision {
                 OnAnswer::Keep => return Ok(()),
@@ -137,12 +140,11 @@ impl Control {
                 OnAnswer::Busy => return Err(HandshakeError::TimedOut),
                 OnAnswer::Move => {
                     let (nic, link) = self.nic(wish.nic)?;
-                    let moved = self.move_all((nic, &link), &pairs, &peer.ends);
+                    let moved = self.move_all((nic, &link), &pairs, peer);
                     drop(pairs);
                     self.look_for_another_gid(wish.nic, gid, &moved);
                     let limit = self.config.connection.ready_ack_limit;
-                    let until = peer.acks.then(|| self.clock.now() + limit);
-                    return self.on_moved(key, moved, until);
+                    return self.on_moved(key, moved, (self.clock.now() + limit, peer.acks));
                 }
             }
         }

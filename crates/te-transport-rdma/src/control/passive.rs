@@ -6,8 +6,8 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::{Control, MAX_QUEUE_PAIRS};
 use crate::endpoint::{
-    AckRefused, Endpoint, HandshakeError, NicPath, OnRequest, PeerEnds, answer, filled_refusal,
-    read_peer,
+    AckRefused, Endpoint, Ends, HandshakeError, NicPath, OnRequest, PeerEnds, answer,
+    filled_refusal, read_peer,
 };
 use crate::fence;
 use crate::worker::EndpointId;
@@ -91,7 +91,7 @@ impl Control {
                         break;
                     }
                 }
-                Look::Nothing => match self.make_for(parties, &peer.ends.queue_pairs) {
+                Look::Nothing => match self.make_for(parties, &peer) {
                     Ok(Some(id)) => return self.move_for(parties, id, &peer),
                     Ok(None) => {}
                     Err(error) => return EndpointMessage::refusal(error.text()),
@@ -103,18 +103,20 @@ impl Control {
 
     /// What is there, and what the question means for it.
     fn look_at(&self, parties: &Parties, peer: &PeerEnds) -> Look {
-        let Parties { nic, us, them } = parties;
+        let Parties { nic, them, .. } = parties;
+        let now = self.clock.now();
         let mut table = self.table.lock();
         let Some(entry) = table.entry(*nic, them) else { return Look::Nothing };
         let id = entry.id;
-        match entry.machine.on_request(&peer.ends.queue_pairs) {
+        let process = peer.about.map(|about| about.incarnation);
+        match entry.machine.on_request(now, &peer.ends.queue_pairs, process) {
             OnRequest::Move => Look::Move(id),
             OnRequest::Busy => Look::Busy(id),
-            OnRequest::Same => Look::Answer(as_asked(answer(us, them, &entry.ends), peer)),
+            OnRequest::Same => Look::Answer(self.as_asked(parties, &entry.ends, peer)),
             OnRequest::Replace => {
                 let gone = table.remove(*nic, them, id);
                 drop(table);
-                let why = "the peer has other queue pairs: it began anew";
+                let why = "the peer began anew";
                 let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
                 if let Some(entry) = gone {
                     self.end(*nic, them, entry, &fault);
@@ -124,16 +126,30 @@ impl Control {
         }
     }
 
+    /// The answer. Whoever does not know the ready-ack is not told of it, nor whoever is of another
+    /// kind of what we say to ours.
+    fn as_asked(&self, parties: &Parties, ends: &Ends, peer: &PeerEnds) -> EndpointMessage {
+        let Parties { nic, us, them } = parties;
+        let nic = self.nics.nic(*nic).filter(|_| peer.about.is_some());
+        let ours = nic.map(|nic| self.about(nic).to_payload());
+        EndpointMessage {
+            ready_ack: peer.acks.then_some(false),
+            payload: ours.unwrap_or_default(),
+            ..answer(us, them, ends)
+        }
+    }
+
     /// Makes a connection whose queue pairs are about to be moved; `None` where another came first.
     fn make_for(
         &self,
         parties: &Parties,
-        theirs: &[QpNumber],
+        peer: &PeerEnds,
     ) -> Result<Option<EndpointId>, HandshakeError> {
         let (nic, link) = self.nic(parties.nic)?;
+        let theirs = &peer.ends.queue_pairs;
         let made = self.make(nic, &link, theirs.len())?;
         let mut machine = Endpoint::new(theirs.len());
-        machine.on_request(theirs);
+        machine.on_request(self.clock.now(), theirs, peer.about.map(|about| about.incarnation));
         let mut table = self.table.lock();
         if table.closed {
             return Err(HandshakeError::TimedOut);
@@ -149,7 +165,7 @@ impl Control {
 
     /// Connects the queue pairs of a connection to those of the question.
     fn move_for(&self, parties: &Parties, id: EndpointId, peer: &PeerEnds) -> EndpointMessage {
-        let Parties { nic, us, them } = parties;
+        let Parties { nic, them, .. } = parties;
         let found = {
             let mut table = self.table.lock();
             let entry = table.entry_of(*nic, them, id);
@@ -159,13 +175,13 @@ impl Control {
             return EndpointMessage::refusal(HandshakeError::Replaced.text());
         };
         let moved =
-            self.nic(*nic).and_then(|(nic, link)| self.move_all((nic, &link), &pairs, &peer.ends));
+            self.nic(*nic).and_then(|(nic, link)| self.move_all((nic, &link), &pairs, peer));
         drop(pairs);
-        let until = peer.acks.then(|| self.clock.now() + self.config.connection.ready_ack_limit);
-        let filled = as_asked(answer(us, them, &ends), peer);
-        match self.on_moved((*nic, them, id), moved, until) {
+        let until = self.clock.now() + self.config.connection.ready_ack_limit;
+        let filled = self.as_asked(parties, &ends, peer);
+        match self.on_moved((*nic, them, id), moved, (until, peer.acks)) {
             Ok(()) => {
-                if let Some(until) = until {
+                if peer.acks {
                     let gone = self.table.lock().note_half_open(until, (*nic, them), id);
                     self.end_half_open(gone);
                     self.bell.ring();
@@ -218,9 +234,4 @@ enum Look {
     Move(EndpointId),
     Busy(EndpointId),
     Nothing,
-}
-
-/// Whoever does not know the ready-ack is not told of it.
-fn as_asked(message: EndpointMessage, peer: &PeerEnds) -> EndpointMessage {
-    EndpointMessage { ready_ack: peer.acks.then_some(false), ..message }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Wish {
     pub(crate) rpc: HostPort,
     /// The GID that the peer published.
     pub(crate) gid: Option<Gid>,
+    /// Whether it is of our own kind.
+    pub(crate) is_te: bool,
     /// Tries that failed.
     pub(crate) failed: u32,
     /// Whether a connection that waits for the peer's ready-ack has waited long enough.

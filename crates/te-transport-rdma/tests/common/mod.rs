@@ -140,6 +140,18 @@ impl Host {
         Self { ends, ..host }
     }
 
+    /// As [`Host::new`], with the devices that a provider has.
+    pub(crate) fn on(
+        verbs: Arc<dyn Verbs>,
+        hub: &Arc<Hub>,
+        name: &str,
+        config: RdmaConfig,
+    ) -> Self {
+        let ends = Recorder::new();
+        let host = Self::over(verbs, hub, name, config, Arc::clone(&ends) as _);
+        Self { ends, ..host }
+    }
+
     pub(crate) fn telling(
         fake: &Fake,
         hub: &Arc<Hub>,
@@ -147,7 +159,17 @@ impl Host {
         config: RdmaConfig,
         sink: Arc<dyn CompletionSink>,
     ) -> Self {
-        let verbs: Arc<dyn Verbs> = fake.host(name);
+        Self::over(fake.host(name), hub, name, config, sink)
+    }
+
+    /// A host of that name with the devices that a provider has.
+    pub(crate) fn over(
+        verbs: Arc<dyn Verbs>,
+        hub: &Arc<Hub>,
+        name: &str,
+        config: RdmaConfig,
+        sink: Arc<dyn CompletionSink>,
+    ) -> Self {
         let line = Arc::new(Line(Arc::clone(hub)));
         let rdma = Arc::new(Rdma::with_handshakes(config, verbs, line));
         let segment = Arc::new(LocalSegment::new());
