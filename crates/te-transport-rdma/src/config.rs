@@ -94,6 +94,9 @@ pub struct ConnectionSettings {
     pub ready_ack_limit: Duration,
     /// Connections of one peer that may wait for the ready-ack at once. Default 64.
     pub max_half_open: usize,
+    /// Queue pairs that one peer may have on a NIC of ours; its oldest connection there ends where it
+    /// wants more. Default 1024: 16 NICs of a peer with as many queue pairs as a peer may choose.
+    pub max_peer_queue_pairs: usize,
     /// Tries to connect before the waiting work is given back. Default 4.
     pub attempts: u32,
     /// The wait before the second try; each is twice as long as the one before. Default 20 ms.
@@ -246,6 +249,7 @@ impl Default for ConnectionSettings {
             answer_limit: Duration::from_secs(10),
             ready_ack_limit: Duration::from_secs(10),
             max_half_open: 64,
+            max_peer_queue_pairs: 1024,
             attempts: 4,
             first_backoff: Duration::from_millis(20),
             longest_backoff: Duration::from_millis(500),

@@ -31,12 +31,12 @@ use te_metadata::{
 };
 use te_topology::NicIndex;
 use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
-use te_verbs::{CompletionQueue, QueuePair, Ready, Route};
+use te_verbs::{CompletionQueue, QueuePair, Ready, Route, VerbsError};
 
 use self::pool::Pool;
 use self::refusals::{Refusals, Told};
 pub(crate) use self::table::Wish;
-use self::table::{Entry, Table};
+use self::table::{Entry, Leaving, Table};
 use crate::config::RdmaConfig;
 use crate::endpoint::{About, Ends, HandshakeError, NicPath, PeerEnds, are_of_different_classes};
 use crate::memory::MemoryTable;
@@ -120,6 +120,11 @@ const ACK_PATIENCE: Duration = Duration::from_secs(1);
 /// second where it has to look for the peer.
 const MOVE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long connections that give way may take to let go of their queue pairs.
+const ROOM_LIMIT: Duration = Duration::from_millis(500);
+/// How often that is looked at.
+const ROOM_STEP: Duration = Duration::from_millis(10);
+
 impl Control {
     /// Starts the threads that watch; others come when there is work.
     ///
@@ -128,8 +133,7 @@ impl Control {
     pub(crate) fn start(parts: Parts, threads: &Arc<Threads>) -> std::io::Result<Arc<Self>> {
         let Parts { server, incarnation, config, nics, memory, handshakes, clock, ways } = parts;
         let settings = &config.connection;
-        let bounds = nics.iter().map(|nic| nic.limits().map_or(1, |limits| limits.max_endpoints));
-        let table = Mutex::new(Table::new(bounds, settings));
+        let table = Mutex::new(Table::new(nics.iter().map(Nic::limits), settings));
         let active = Pool::new("te-rdma-connect", settings.threads, threads);
         let passive = Pool::new("te-rdma-accept", settings.threads, threads);
         let (moved, bell) = (Condvar::new(), Inbox::new(1)?);
@@ -218,7 +222,7 @@ impl Control {
     /// A worker ends a connection, which it found broken.
     pub(crate) fn on_broken(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) {
         let gone = self.table.lock().remove(nic, peer, id);
-        drop(gone);
+        gone.iter().for_each(|leaving| self.stop(leaving));
     }
 
     /// Asks a peer of our own kind to touch its memory no more by a connection.
@@ -248,9 +252,7 @@ impl Control {
         };
         let gone = self.table.lock().drain(nic, is_of);
         let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
-        for (peer, entry) in gone {
-            self.end(nic, &peer, entry, &fault);
-        }
+        gone.into_iter().for_each(|leaving| self.end(leaving, &fault));
         // A worker may have found it, and the NIC has a time at which it is looked at again.
         self.device_bell.ring();
     }
@@ -265,25 +267,59 @@ impl Control {
         self.moved.notify_all();
         self.bell.ring();
         self.device_bell.ring();
-        drop(gone);
+        gone.iter().for_each(|leaving| self.stop(leaving));
         self.refusals.lock().take_all().iter().for_each(Told::tell);
     }
 
+    /// Ends the queue pairs of a connection that was taken out of the table, which is not locked
+    /// meanwhile.
+    fn stop(&self, leaving: &Leaving) {
+        if let Err(error) = self.try_stop(leaving) {
+            tracing::debug!(peer = %leaving.peer, %error, "a queue pair could not be ended");
+        }
+    }
+
+    fn try_stop(&self, leaving: &Leaving) -> Result<(), VerbsError> {
+        let stopped = leaving.stop();
+        let is_over = match &stopped {
+            Ok(()) => true,
+            // What a device has that is gone passes nothing.
+            Err(error) => matches!(error.errno, Some(libc::EIO | libc::ENODEV)),
+        };
+        if is_over {
+            self.table.lock().left(leaving.entry.id);
+        }
+        self.moved.notify_all();
+        stopped
+    }
+
     /// Ends a connection that was taken out of the table.
-    fn end(&self, nic: NicIndex, peer: &NicPath, entry: Entry, why: &SliceFault) {
+    fn end(&self, leaving: Leaving, why: &SliceFault) {
+        self.stop(&leaving);
+        self.tell_end(leaving, why);
+    }
+
+    /// Tells the worker that a connection has ended.
+    fn tell_end(&self, leaving: Leaving, why: &SliceFault) {
+        let Leaving { nic, peer, entry } = leaving;
         if entry.machine.is_sendable() {
             self.tell(nic, Command::Retire { id: entry.id, fault: why.clone() });
         } else {
             // Somebody may wait for it.
-            self.tell(nic, Command::Failed { peer: peer.clone(), fault: why.clone() });
+            self.tell(nic, Command::Failed { peer, fault: why.clone() });
         }
-        self.moved.notify_all();
     }
 
-    fn end_all(&self, nic: NicIndex, gone: Vec<Entry>, why: &str) {
+    /// Ends connections that others take the place of. Who is making one of them learns of it.
+    fn give_way(&self, gone: Vec<Leaving>) {
+        let why = "the connection gave way to others";
         let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
-        for entry in gone {
-            self.tell(nic, Command::Retire { id: entry.id, fault: fault.clone() });
+        for leaving in gone {
+            let is_made = leaving.entry.machine.is_connected();
+            self.stop(&leaving);
+            if is_made {
+                self.tell_end(leaving, &fault);
+            }
         }
     }
 
@@ -331,8 +367,41 @@ impl Control {
         About { incarnation: self.incarnation, reads: reads.max(1) }
     }
 
-    /// Makes queue pairs that have a port.
+    /// Makes queue pairs that have a port. Where the device has no room for them others give way, for
+    /// which some time is waited.
     fn make(
+        &self,
+        nic: &Nic,
+        link: &NicLink,
+        count: usize,
+    ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
+        let until = self.clock.now() + ROOM_LIMIT;
+        let mut made = self.try_make(nic, link, count);
+        if !made.as_ref().is_err_and(is_full) {
+            return made;
+        }
+        let gone = self.table.lock().make_room(nic.index(), count);
+        tracing::warn!(
+            nic = nic.name().as_str(),
+            others = gone.len(),
+            "the device has no room for more queue pairs, others give way"
+        );
+        let any = !gone.is_empty();
+        self.give_way(gone);
+        while any && made.as_ref().is_err_and(is_full) && self.clock.now() < until {
+            let mut table = self.table.lock();
+            if table.closed {
+                break;
+            }
+            // Their workers let them go, of which nobody tells.
+            self.moved.wait_for(&mut table, ROOM_STEP);
+            drop(table);
+            made = self.try_make(nic, link, count);
+        }
+        made
+    }
+
+    fn try_make(
         &self,
         nic: &Nic,
         link: &NicLink,
@@ -428,8 +497,7 @@ impl Control {
             entry.machine.leave();
             let gone = table.remove(nic, peer, id);
             drop(table);
-            self.moved.notify_all();
-            drop(gone);
+            gone.iter().for_each(|leaving| self.stop(leaving));
             return Err(error);
         }
         entry.machine.moved(until, acks);
@@ -442,8 +510,14 @@ impl Control {
     }
 }
 
+/// Whether a device has no room for what was asked for.
+fn is_full(error: &HandshakeError) -> bool {
+    let HandshakeError::Verbs(error) = error else { return false };
+    matches!(error.errno, Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN))
+}
+
 /// What a refusal of a route means.
-fn refused_route(link: &NicLink, peer: &Ends, error: te_verbs::VerbsError) -> HandshakeError {
+fn refused_route(link: &NicLink, peer: &Ends, error: VerbsError) -> HandshakeError {
     let (ours, theirs) = (link.gid.gid, peer.gid);
     if error.errno == Some(libc::EINVAL) && are_of_different_classes(ours, theirs) {
         return HandshakeError::GidClass { ours, theirs };

@@ -63,7 +63,7 @@ impl Control {
             }
             table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()))
         };
-        self.end_all(wish.nic, gone, "the connection gave way to others");
+        self.give_way(gone);
         let outcome = if is_loopback {
             let itself = PeerEnds { ends: ends.clone(), acks: false, about: None };
             self.take_answer(wish, id, &itself, link.gid)
@@ -205,13 +205,12 @@ impl Control {
     /// Takes out a connection that was not made.
     fn forget(&self, wish: &Wish, id: EndpointId) {
         let gone = self.table.lock().remove(wish.nic, &wish.peer, id);
-        if let Some(entry) = gone
-            && entry.machine.is_sendable()
-        {
+        let Some(leaving) = gone else { return };
+        self.stop(&leaving);
+        if leaving.entry.machine.is_sendable() {
             let why = SliceFault::new(FaultClass::Rail, Phase::Handshake, "the ack was refused");
-            self.end(wish.nic, &wish.peer, entry, &why);
+            self.tell_end(leaving, &why);
         }
-        self.moved.notify_all();
     }
 
     /// Whether the peer confirmed the fence.

@@ -82,6 +82,10 @@ impl Control {
             let reason = format!("{count} queue pairs, 1 to {MAX_QUEUE_PAIRS} are possible");
             return EndpointMessage::refusal(reason);
         }
+        if !self.table.lock().has_place(parties.nic, count) {
+            let reason = format!("there is no room for {count} queue pairs of one peer");
+            return EndpointMessage::refusal(reason);
+        }
         for _ in 0..ROUNDS {
             match self.look_at(parties, &peer) {
                 Look::Answer(message) => return message,
@@ -118,8 +122,8 @@ impl Control {
                 drop(table);
                 let why = "the peer began anew";
                 let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
-                if let Some(entry) = gone {
-                    self.end(*nic, them, entry, &fault);
+                if let Some(leaving) = gone {
+                    self.end(leaving, &fault);
                 }
                 Look::Nothing
             }
@@ -159,7 +163,7 @@ impl Control {
         }
         let (id, gone) = table.insert((parties.nic, &parties.them), machine, made);
         drop(table);
-        self.end_all(parties.nic, gone, "the connection gave way to others");
+        self.give_way(gone);
         Ok(Some(id))
     }
 
@@ -200,8 +204,9 @@ impl Control {
         let why = "too many connections of this peer wait for its ready-ack";
         let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
         for (nic, peer, id) in gone {
-            if let Some(entry) = self.table.lock().remove(nic, &peer, id) {
-                self.end(nic, &peer, entry, &fault);
+            let gone = self.table.lock().remove(nic, &peer, id);
+            if let Some(leaving) = gone {
+                self.end(leaving, &fault);
             }
         }
     }
@@ -215,16 +220,29 @@ impl Control {
             let id = entry.map(|entry| entry.id);
             id.and_then(|id| table.remove(*nic, them, id))
         };
-        // Of a connection that is not here any more the queue pairs are in ERR or gone.
-        let Some(entry) = found else { return fence::confirmation() };
-        let pairs = entry.queue_pairs.clone();
-        let ended = pairs.iter().try_for_each(|pair| pair.to_error());
+        let Some(leaving) = found else { return self.on_late_fence(parties, theirs) };
+        let ended = self.try_stop(&leaving);
         let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, "the peer fenced it");
-        self.end(*nic, them, entry, &fault);
+        self.tell_end(leaving, &fault);
         match ended {
             Ok(()) => fence::confirmation(),
             Err(error) => EndpointMessage::refusal(error.to_string()),
         }
+    }
+
+    /// Of a connection that is not here any more the queue pairs are in ERR or gone, unless somebody is
+    /// about to end them.
+    fn on_late_fence(&self, parties: &Parties, theirs: &[QpNumber]) -> EndpointMessage {
+        let until = self.clock.now() + self.config.work.fence_limit;
+        let mut table = self.table.lock();
+        while table.is_leaving(parties.nic, &parties.them, theirs) {
+            let left = until.saturating_duration_since(self.clock.now());
+            if left.is_zero() {
+                return EndpointMessage::refusal("the connection is about to end");
+            }
+            self.moved.wait_for(&mut table, left);
+        }
+        fence::confirmation()
     }
 }
 

@@ -59,11 +59,12 @@ impl Control {
     /// Does what has its time.
     fn run_due(self: &Arc<Self>, now: Instant) {
         loop {
-            let Some((nic, peer, entry)) = self.table.lock().overdue(now) else { break };
-            tracing::debug!(%peer, "no ready-ack in time");
+            let gone = self.table.lock().overdue(now);
+            let Some(leaving) = gone else { break };
+            tracing::debug!(peer = %leaving.peer, "no ready-ack in time");
             let why = "the peer did not acknowledge the connection";
             let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
-            self.end(nic, &peer, entry, &fault);
+            self.end(leaving, &fault);
         }
         loop {
             let Some(wish) = self.table.lock().due(now) else { break };

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
+pub(crate) mod gated;
 #[cfg(feature = "testing")]
 pub(crate) mod hot;
 
