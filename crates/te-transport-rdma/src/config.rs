@@ -107,7 +107,12 @@ pub struct ConnectionSettings {
     pub gid_retries: u32,
     /// How long a peer that failed is not connected to. `None` (default): at once again.
     pub pause: Option<Duration>,
-    /// Threads that make and end connections. Default 2.
+    /// How long a question of a peer may wait for its turn. Default 5 s: then the listener has closed,
+    /// and what would be made is for nobody.
+    pub serve_limit: Duration,
+    /// Threads that make connections, and as many that answer peers; they are started when they are
+    /// needed. One peer has at most a quarter of them, so that one that cannot be reached keeps no
+    /// other waiting. Default 8.
     pub threads: usize,
 }
 
@@ -255,7 +260,8 @@ impl Default for ConnectionSettings {
             longest_backoff: Duration::from_millis(500),
             gid_retries: 2,
             pause: None,
-            threads: 2,
+            serve_limit: Duration::from_secs(5),
+            threads: 8,
         }
     }
 }

@@ -15,6 +15,7 @@
 //! I2  What a peer says changes nothing but the connection that it speaks of.
 
 mod active;
+mod pairs;
 mod passive;
 mod pool;
 mod refusals;
@@ -23,7 +24,7 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Condvar;
 use te_metadata::{
@@ -31,14 +32,14 @@ use te_metadata::{
 };
 use te_topology::NicIndex;
 use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
-use te_verbs::{CompletionQueue, QueuePair, Ready, Route, VerbsError};
+use te_verbs::{CompletionQueue, VerbsError};
 
 use self::pool::Pool;
 use self::refusals::{Refusals, Told};
 pub(crate) use self::table::Wish;
 use self::table::{Entry, Leaving, Table};
 use crate::config::RdmaConfig;
-use crate::endpoint::{About, Ends, HandshakeError, NicPath, PeerEnds, are_of_different_classes};
+use crate::endpoint::{HandshakeError, NicPath};
 use crate::memory::MemoryTable;
 use crate::nic::{Nic, NicChange, NicLink, Nics};
 use crate::sync::Mutex;
@@ -120,11 +121,6 @@ const ACK_PATIENCE: Duration = Duration::from_secs(1);
 /// second where it has to look for the peer.
 const MOVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long connections that give way may take to let go of their queue pairs.
-const ROOM_LIMIT: Duration = Duration::from_millis(500);
-/// How often that is looked at.
-const ROOM_STEP: Duration = Duration::from_millis(10);
-
 impl Control {
     /// Starts the threads that watch; others come when there is work.
     ///
@@ -191,7 +187,7 @@ impl Control {
 
     fn connect(self: &Arc<Self>, wish: Wish) {
         let (control, job) = (Arc::clone(self), wish.clone());
-        if !self.active.run(move || control.run_active(job)) {
+        if !self.active.run(wish.peer.server(), move || control.run_active(job)) {
             self.give_up(&wish, &HandshakeError::TimedOut);
         }
     }
@@ -199,9 +195,15 @@ impl Control {
     /// A peer wants a connection, or says something of one.
     pub(crate) fn answer(self: &Arc<Self>, question: EndpointQuestion) {
         let control = Arc::clone(self);
+        let until = self.clock.now() + self.config.connection.serve_limit;
+        let path = NicPath::parse(&question.request().local_nic_path);
         // Where it is not taken the question is dropped, which refuses it.
-        self.passive.run(move || {
-            let answer = control.run_passive(question.request());
+        self.passive.run(path.as_ref().map_or("", NicPath::server), move || {
+            if control.clock.now() >= until {
+                // Whoever asked has gone.
+                return;
+            }
+            let answer = control.run_passive(question.request(), until);
             if answer.is_refusal() {
                 control.note_refusal(question.request(), &answer);
             }
@@ -228,7 +230,8 @@ impl Control {
     /// Asks a peer of our own kind to touch its memory no more by a connection.
     pub(crate) fn fence(self: &Arc<Self>, wish: Wish, id: EndpointId, ours: Vec<QpNumber>) {
         let (control, nic) = (Arc::clone(self), wish.nic);
-        let taken = self.active.run(move || {
+        let server: Box<str> = wish.peer.server().into();
+        let taken = self.active.run(&server, move || {
             let is_confirmed = control.run_fence(&wish, ours);
             control.tell(wish.nic, Command::Fenced { id, is_confirmed });
         });
@@ -360,169 +363,6 @@ impl Control {
             nic: nic.map_or("?", |nic| nic.name().as_str()).into(),
         })
     }
-
-    /// What we say of a NIC to our own kind.
-    fn about(&self, nic: &Nic) -> About {
-        let reads = nic.limits().map_or(1, |limits| limits.reads_as_target);
-        About { incarnation: self.incarnation, reads: reads.max(1) }
-    }
-
-    /// Makes queue pairs that have a port. Where the device has no room for them others give way, for
-    /// which some time is waited.
-    fn make(
-        &self,
-        nic: &Nic,
-        link: &NicLink,
-        count: usize,
-    ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
-        let until = self.clock.now() + ROOM_LIMIT;
-        let mut made = self.try_make(nic, link, count);
-        if !made.as_ref().is_err_and(is_full) {
-            return made;
-        }
-        let gone = self.table.lock().make_room(nic.index(), count);
-        tracing::warn!(
-            nic = nic.name().as_str(),
-            others = gone.len(),
-            "the device has no room for more queue pairs, others give way"
-        );
-        let any = !gone.is_empty();
-        self.give_way(gone);
-        while any && made.as_ref().is_err_and(is_full) && self.clock.now() < until {
-            let mut table = self.table.lock();
-            if table.closed {
-                break;
-            }
-            // Their workers let them go, of which nobody tells.
-            self.moved.wait_for(&mut table, ROOM_STEP);
-            drop(table);
-            made = self.try_make(nic, link, count);
-        }
-        made
-    }
-
-    fn try_make(
-        &self,
-        nic: &Nic,
-        link: &NicLink,
-        count: usize,
-    ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
-        let inactive = || HandshakeError::Inactive { nic: nic.name().as_str().into() };
-        let way = self.ways.get(nic.index().position()).and_then(Option::as_ref);
-        let way = way.ok_or_else(inactive)?;
-        let completions = Arc::clone(&way.completions.lock());
-        let mut queue_pairs = Vec::with_capacity(count);
-        let mut numbers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let made = nic.queue_pair(&completions).ok_or_else(inactive)?;
-            let pair = made.map_err(HandshakeError::Verbs)?;
-            let device = &self.config.device;
-            pair.to_init(device.port, device.pkey_index).map_err(HandshakeError::Verbs)?;
-            numbers.extend(QpNumber::new(pair.number() & QpNumber::MAX.value()));
-            queue_pairs.push(pair);
-        }
-        let ends = Ends { gid: link.gid.gid, lid: link.lid, queue_pairs: numbers };
-        Ok((queue_pairs, ends))
-    }
-
-    /// Connects queue pairs to those of a peer, by position. May wait for the kernel.
-    fn move_all(
-        &self,
-        (nic, link): (&Nic, &NicLink),
-        queue_pairs: &[Arc<dyn QueuePair>],
-        peer: &PeerEnds,
-    ) -> Result<(), HandshakeError> {
-        let set = &self.config.connection;
-        let (target, initiator) =
-            nic.limits().map_or((1, 1), |l| (l.reads_as_target, l.reads_as_initiator));
-        let initiator = peer.about.map_or(initiator, |about| initiator.min(about.reads));
-        let peer = &peer.ends;
-        for (pair, theirs) in queue_pairs.iter().zip(&peer.queue_pairs) {
-            let route = Route {
-                port: self.config.device.port,
-                gid_index: link.gid.index,
-                gid: peer.gid,
-                lid: peer.lid,
-                queue_pair: theirs.value(),
-                first_packet: 0,
-                mtu: link.mtu,
-                reads: target,
-                min_rnr_timer: set.min_rnr_timer,
-                hop_limit: set.hop_limit,
-                traffic_class: set.traffic_class,
-                service_level: set.service_level,
-            };
-            let ready = Ready {
-                first_packet: 0,
-                reads: initiator,
-                timeout: set.ack_timeout,
-                retries: set.retries,
-                rnr_retries: set.rnr_retries,
-            };
-            pair.to_ready_to_receive(&route).map_err(|error| refused_route(link, peer, error))?;
-            pair.to_ready_to_send(&ready).map_err(HandshakeError::Verbs)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until a connection is not moved any more, or is gone; false where that takes too long.
-    fn wait_moved(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) -> bool {
-        let until = self.clock.now() + MOVE_LIMIT;
-        let mut table = self.table.lock();
-        loop {
-            if !table.entry_of(nic, peer, id).is_some_and(|entry| entry.machine.is_moving()) {
-                return true;
-            }
-            let left = until.saturating_duration_since(self.clock.now());
-            if left.is_zero() {
-                return false;
-            }
-            self.moved.wait_for(&mut table, left);
-        }
-    }
-
-    /// The queue pairs of a connection are moved, or that failed. Until when the handshake has to be
-    /// over, and whether the ready-ack is part of it.
-    fn on_moved(
-        &self,
-        (nic, peer, id): (NicIndex, &NicPath, EndpointId),
-        moved: Result<(), HandshakeError>,
-        (until, acks): (Instant, bool),
-    ) -> Result<(), HandshakeError> {
-        let mut table = self.table.lock();
-        let Some(entry) = table.entry_of(nic, peer, id) else {
-            return Err(moved.err().unwrap_or(HandshakeError::Replaced));
-        };
-        if let Err(error) = moved {
-            entry.machine.leave();
-            let gone = table.remove(nic, peer, id);
-            drop(table);
-            gone.iter().for_each(|leaving| self.stop(leaving));
-            return Err(error);
-        }
-        entry.machine.moved(until, acks);
-        if entry.machine.is_sendable() {
-            self.announce(nic, peer, entry);
-        }
-        drop(table);
-        self.moved.notify_all();
-        Ok(())
-    }
-}
-
-/// Whether a device has no room for what was asked for.
-fn is_full(error: &HandshakeError) -> bool {
-    let HandshakeError::Verbs(error) = error else { return false };
-    matches!(error.errno, Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN))
-}
-
-/// What a refusal of a route means.
-fn refused_route(link: &NicLink, peer: &Ends, error: VerbsError) -> HandshakeError {
-    let (ours, theirs) = (link.gid.gid, peer.gid);
-    if error.errno == Some(libc::EINVAL) && are_of_different_classes(ours, theirs) {
-        return HandshakeError::GidClass { ours, theirs };
-    }
-    HandshakeError::Verbs(error)
 }
 
 impl fmt::Debug for Control {

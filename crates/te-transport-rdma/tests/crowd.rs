@@ -185,3 +185,42 @@ fn no_more_reads_are_sent_at_once_than_the_peers_nic_takes() {
     assert!(!hub.question("a", &question("x@rxe0", "a@rxe0", 1)).unwrap().is_refusal());
     assert_eq!(gate.reads("rxe0"), [4, 4, 16]);
 }
+
+/// The kernel looks for an address that nobody has for a second, and each question about one holds a
+/// thread for as long. Others are answered meanwhile; what waited until its asker is gone is dropped.
+#[test]
+fn a_peer_that_cannot_be_reached_keeps_no_other_waiting() {
+    let mut config = config();
+    config.connection.serve_limit = Duration::from_millis(300);
+    let two = Two::with(config);
+    two.fake.set_resolve_limit(Duration::from_secs(3600));
+    let (done, answers) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for i in 0..40 {
+            let (two, done) = (&two, done.clone());
+            scope.spawn(move || {
+                // Half of them repeat one that is not answered yet.
+                let path = format!("lost@rxe{}", if i % 2 == 0 { 0 } else { i });
+                let asked = EndpointMessage {
+                    local_gid: NOBODY.to_owned(),
+                    ..question(&path, "b@rxe1", 1)
+                };
+                done.send(two.hub.question("b", &asked).expect("an answer")).unwrap();
+            });
+        }
+        assert!(two.fake.wait_for_routing(1, PATIENCE));
+        for i in 0..10 {
+            let asked = question(&format!("x{i}@rxe0"), "b@rxe1", 2);
+            assert!(!two.hub.question("b", &asked).unwrap().is_refusal());
+            writes(&two.a, &two.b, i);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        // Now somebody has the address.
+        let address = std::net::Ipv4Addr::new(10, 0, 0, 99);
+        let device = te_verbs::FakeDevice::new(NicName::parse("rxe9").unwrap(), address);
+        two.fake.add("late", device);
+    });
+    let made = answers.try_iter().filter(|answer| !answer.is_refusal()).count();
+    assert!((1..=3).contains(&made), "{made} of 40 were begun in time");
+    assert!(two.nic_b.queue_pairs() <= 2 + 10 * 2 + made, "{}", two.nic_b.queue_pairs());
+}

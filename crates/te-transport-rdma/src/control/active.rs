@@ -7,7 +7,7 @@ use te_metadata::{EndpointMessage, QpNumber, sabotage};
 use te_topology::{Gid, NicIndex};
 use te_transport::{FaultClass, Phase, SliceFault};
 
-use super::{Control, MAX_QUEUE_PAIRS, Wish};
+use super::{Control, MAX_QUEUE_PAIRS, MOVE_LIMIT, Wish};
 use crate::endpoint::{
     Endpoint, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
 };
@@ -136,7 +136,7 @@ impl Control {
             match decision {
                 OnAnswer::Keep => return Ok(()),
                 OnAnswer::Stale => return Err(HandshakeError::Replaced),
-                OnAnswer::Busy if self.wait_moved(wish.nic, &wish.peer, id) => {}
+                OnAnswer::Busy if self.wait_moved(wish.nic, &wish.peer, id, self.latest()) => {}
                 OnAnswer::Busy => return Err(HandshakeError::TimedOut),
                 OnAnswer::Move => {
                     let (nic, link) = self.nic(wish.nic)?;
@@ -196,10 +196,15 @@ impl Control {
     }
 
     fn is_connected(&self, wish: &Wish, id: EndpointId) -> bool {
-        let until = self.wait_moved(wish.nic, &wish.peer, id);
+        let is_over = self.wait_moved(wish.nic, &wish.peer, id, self.latest());
         let mut table = self.table.lock();
         let entry = table.entry_of(wish.nic, &wish.peer, id);
-        until && entry.is_some_and(|entry| entry.machine.is_connected())
+        is_over && entry.is_some_and(|entry| entry.machine.is_connected())
+    }
+
+    /// How long queue pairs may be moved that somebody waits for.
+    fn latest(&self) -> Instant {
+        self.clock.now() + MOVE_LIMIT
     }
 
     /// Takes out a connection that was not made.

@@ -1,5 +1,7 @@
 //! A peer asks: which connection it means, and what it is answered.
 
+use std::time::Instant;
+
 use te_metadata::{EndpointMessage, QpNumber};
 use te_topology::NicIndex;
 use te_transport::{FaultClass, Phase, SliceFault};
@@ -23,8 +25,12 @@ struct Parties {
 }
 
 impl Control {
-    /// Answers a peer's question. May wait for the kernel.
-    pub(super) fn run_passive(&self, question: &EndpointMessage) -> EndpointMessage {
+    /// Answers a peer's question, which is not worth while after `until`. May wait for the kernel.
+    pub(super) fn run_passive(
+        &self,
+        question: &EndpointMessage,
+        until: Instant,
+    ) -> EndpointMessage {
         let parties = match self.parties(question) {
             Ok(parties) => parties,
             Err(reason) => return EndpointMessage::refusal(reason),
@@ -35,7 +41,7 @@ impl Control {
         if question.ready_ack == Some(true) {
             return self.on_ack(&parties, &question.qp_num);
         }
-        self.on_request(&parties, question)
+        self.on_request(&parties, question, until)
     }
 
     fn parties(&self, question: &EndpointMessage) -> Result<Parties, String> {
@@ -72,7 +78,12 @@ impl Control {
         }
     }
 
-    fn on_request(&self, parties: &Parties, question: &EndpointMessage) -> EndpointMessage {
+    fn on_request(
+        &self,
+        parties: &Parties,
+        question: &EndpointMessage,
+        until: Instant,
+    ) -> EndpointMessage {
         let peer = match read_peer(question) {
             Ok(peer) => peer,
             Err(error) => return EndpointMessage::refusal(error.text()),
@@ -91,8 +102,8 @@ impl Control {
                 Look::Answer(message) => return message,
                 Look::Move(id) => return self.move_for(parties, id, &peer),
                 Look::Busy(id) => {
-                    if !self.wait_moved(parties.nic, &parties.them, id) {
-                        break;
+                    if !self.wait_moved(parties.nic, &parties.them, id, until) {
+                        return EndpointMessage::refusal("connecting takes too long");
                     }
                 }
                 Look::Nothing => match self.make_for(parties, &peer) {
