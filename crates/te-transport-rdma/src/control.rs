@@ -313,14 +313,16 @@ impl Control {
         }
     }
 
-    /// Ends connections that others take the place of. Who is making one of them learns of it.
-    fn give_way(&self, gone: Vec<Leaving>) {
+    /// Ends connections that one to `next` takes the place of. Who is making one of them learns of it,
+    /// and who waits for one to the same peer waits for the next.
+    fn give_way(&self, gone: Vec<Leaving>, next: &NicPath) {
         let why = "the connection gave way to others";
         let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
         for leaving in gone {
-            let is_made = leaving.entry.machine.is_connected();
+            let machine = &leaving.entry.machine;
+            let is_told = machine.is_connected() && leaving.peer != *next;
             self.stop(&leaving);
-            if is_made {
+            if is_told {
                 self.tell_end(leaving, &fault);
             }
         }

@@ -46,7 +46,7 @@ impl Control {
         let known = self.table.lock().counts.get(wish.peer.server()).copied();
         let ours = nic.limits().map_or(1, |limits| limits.queue_pairs as usize);
         let count = known.filter(|_| !is_loopback).unwrap_or(ours).clamp(1, MAX_QUEUE_PAIRS);
-        let (pairs, ends) = self.make(nic, &link, count)?;
+        let (pairs, ends) = self.make((nic, &link), count, &wish.peer)?;
         let mut machine = Endpoint::new(pairs.len());
         machine.offer();
         let (id, gone) = {
@@ -63,7 +63,7 @@ impl Control {
             }
             table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()))
         };
-        self.give_way(gone);
+        self.give_way(gone, &wish.peer);
         let outcome = if is_loopback {
             let itself = PeerEnds { ends: ends.clone(), acks: false, about: None };
             self.take_answer(wish, id, &itself, link.gid)

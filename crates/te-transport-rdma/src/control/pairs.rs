@@ -28,9 +28,9 @@ impl Control {
     /// which some time is waited.
     pub(super) fn make(
         &self,
-        nic: &Nic,
-        link: &NicLink,
+        (nic, link): (&Nic, &NicLink),
         count: usize,
+        peer: &NicPath,
     ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
         let until = self.clock.now() + ROOM_LIMIT;
         let mut made = self.try_make(nic, link, count);
@@ -44,7 +44,7 @@ impl Control {
             "the device has no room for more queue pairs, others give way"
         );
         let any = !gone.is_empty();
-        self.give_way(gone);
+        self.give_way(gone, peer);
         while any && made.as_ref().is_err_and(is_full) && self.clock.now() < until {
             let mut table = self.table.lock();
             if table.closed {

@@ -162,7 +162,7 @@ impl Control {
     ) -> Result<Option<EndpointId>, HandshakeError> {
         let (nic, link) = self.nic(parties.nic)?;
         let theirs = &peer.ends.queue_pairs;
-        let made = self.make(nic, &link, theirs.len())?;
+        let made = self.make((nic, &link), theirs.len(), &parties.them)?;
         let mut machine = Endpoint::new(theirs.len());
         machine.on_request(self.clock.now(), theirs, peer.about.map(|about| about.incarnation));
         let mut table = self.table.lock();
@@ -174,7 +174,7 @@ impl Control {
         }
         let (id, gone) = table.insert((parties.nic, &parties.them), machine, made);
         drop(table);
-        self.give_way(gone);
+        self.give_way(gone, &parties.them);
         Ok(Some(id))
     }
 
