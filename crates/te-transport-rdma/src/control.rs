@@ -242,8 +242,12 @@ impl Control {
 
     /// Something became of a NIC.
     pub(crate) fn on_change(&self, nic: NicIndex, change: &NicChange) {
+        if change.is_of_the_completion_queue() {
+            // A worker need not find that by itself: some providers poll a dead queue as an empty one.
+            self.tell(nic, Command::QueueFailed);
+        }
         let (why, number) = match change {
-            NicChange::Activated => return,
+            NicChange::Activated | NicChange::CompletionQueueFailed => return,
             NicChange::Deactivated(fault) => (format!("the NIC is inactive: {fault}"), None),
             NicChange::Moved => ("the NIC has another address".to_owned(), None),
             NicChange::QueuePairFatal { number } => {

@@ -98,6 +98,15 @@ pub(crate) enum NicChange {
         /// Its number.
         number: u32,
     },
+    /// A completion queue failed while it was not active anyway: it needs another one.
+    CompletionQueueFailed,
+}
+
+impl NicChange {
+    /// Whether the completion queue of the NIC failed.
+    pub(crate) fn is_of_the_completion_queue(&self) -> bool {
+        matches!(self, Self::CompletionQueueFailed | Self::Deactivated(NicFault::CompletionQueue))
+    }
 }
 
 /// What [`Nics::advance`] gives.
@@ -279,6 +288,7 @@ impl Nics {
         let change = match reaction {
             Reaction::None => return,
             Reaction::QueuePairFatal { number } => NicChange::QueuePairFatal { number: *number },
+            Reaction::CompletionQueueFailed => NicChange::CompletionQueueFailed,
             Reaction::Deactivate(fault) => {
                 tracing::warn!(nic = nic.name.as_str(), %fault, "NIC is inactive");
                 self.publish(nic, Err(fault.clone()));
@@ -399,6 +409,12 @@ impl NicSnapshot {
     /// How often it became active again.
     pub(crate) fn returns(&self, index: NicIndex) -> u32 {
         self.nics.get(index.position()).map_or(0, |view| view.returns)
+    }
+
+    /// Whether its device is gone for good.
+    pub(crate) fn is_gone(&self, index: NicIndex) -> bool {
+        let link = self.nics.get(index.position()).map(|view| &view.link);
+        matches!(link, Some(Err(NicFault::Fatal | NicFault::Gone(_))))
     }
 
     /// Whether it is active.

@@ -67,6 +67,7 @@ pub(super) enum Reaction {
     Deactivate(NicFault),
     Move(NicLink),
     QueuePairFatal { number: u32 },
+    CompletionQueueFailed,
 }
 
 /// See the module.
@@ -139,6 +140,7 @@ impl NicHealth {
                 Reaction::None
             }
             DeviceEvent::QueuePairFatal { number } => Reaction::QueuePairFatal { number },
+            DeviceEvent::CompletionQueueError if !self.is_active => Reaction::CompletionQueueFailed,
             DeviceEvent::CompletionQueueError => {
                 self.leave(now, NicFault::CompletionQueue, faults.recover_after, faults)
             }

@@ -188,7 +188,7 @@ impl FakeNic {
         self.fabric.lock().faults.push(Fault { nic, call, skip, errno });
     }
 
-    /// The next chain is taken whole and refused all the same, once: `told` of it are said to be
+    /// The next chain that nothing is wrong with is taken and refused all the same, once: `told` of it are said to be
     /// posted, or all where it has fewer. A provider that names no request which it refused is one
     /// that says so of all.
     pub fn take_and_refuse(&self, told: usize, errno: i32) {

@@ -207,7 +207,6 @@ impl QueuePair for FakeQueuePair {
     fn post(&self, requests: &[WorkRequest<'_>]) -> Result<(), PostError> {
         let mut state = self.opening.fabric.lock();
         let nic = self.opening.nic;
-        let lie = state.nics[nic].lie.take();
         let mut taken = Ok(());
         for (posted, request) in requests.iter().enumerate() {
             let fault =
@@ -219,8 +218,9 @@ impl QueuePair for FakeQueuePair {
             }
         }
         state.posted(self.slot);
+        taken?;
         let refuse = |Lie { told, errno }| PostError { posted: told.min(requests.len()), errno };
-        lie.map_or(taken, |lie| Err(refuse(lie)))
+        state.nics[nic].lie.take().map_or(Ok(()), |lie| Err(refuse(lie)))
     }
 }
 
