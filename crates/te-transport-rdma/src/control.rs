@@ -8,8 +8,8 @@
 //!
 //! Threads of both pools may wait: for a peer's answer, for the kernel that resolves an address. They
 //! hold no lock then. Active and passive ones are apart, so that two hosts that connect to each other
-//! never wait for each other's threads. Devices have a thread apart from time, because a NIC that comes
-//! back has memory registered on it first, which may take long.
+//! never wait for each other's threads. A NIC that comes back has a thread for as long, because memory is
+//! registered on it first, which may take long.
 //!
 //! I1  A worker that wants a connection is told of one, or of the failure.
 //! I2  What a peer says changes nothing but the connection that it speaks of.
@@ -91,6 +91,7 @@ pub(crate) struct Control {
     bell: Inbox,
     /// Wakes the thread that watches devices.
     device_bell: Inbox,
+    threads: Arc<Threads>,
 }
 
 /// What leads to the worker of a NIC.
@@ -150,6 +151,7 @@ impl Control {
             passive,
             bell,
             device_bell,
+            threads: Arc::clone(threads),
         });
         let watching = Arc::clone(&control);
         threads.spawn("te-rdma-timers", move || watching.watch())?;

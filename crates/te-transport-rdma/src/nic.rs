@@ -15,6 +15,7 @@
 //! I2  A NIC is active only with a port that was active and a GID that was there when it was last
 //!     looked at, and with every registered buffer registered on it.
 //! I3  No message of a peer changes a NIC's address.
+//! I4  No lock is held while memory is registered on a NIC that comes back.
 
 mod health;
 mod limits;
@@ -114,6 +115,8 @@ impl NicChange {
 pub(crate) struct Advance {
     /// In the order in which it happened.
     pub(crate) changes: Vec<NicChange>,
+    /// Whether what is missing on it has to be registered now.
+    pub(crate) returns: bool,
     /// When to call again, without an event.
     pub(crate) deadline: Option<Instant>,
 }
@@ -154,16 +157,10 @@ impl Nics {
         self.snapshot.version()
     }
 
-    /// Takes all events of a device that wait (E56), and tries again what is due. `complete` shall
-    /// register on the NIC what is not registered there, before it is active again.
-    ///
-    /// Registering may take long; call it where that does no harm.
-    pub(crate) fn advance(
-        &self,
-        index: NicIndex,
-        now: Instant,
-        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
-    ) -> Advance {
+    /// Takes all events of a device that wait (E56), and looks at what is due. One that may become active
+    /// again is told as returning: what is not registered there shall be, which may take long, and then
+    /// [`Nics::on_completed`] is called.
+    pub(crate) fn advance(&self, index: NicIndex, now: Instant) -> Advance {
         let Some((nic, opened)) = self.opened(index) else { return Advance::default() };
         let mut health = nic.health.lock();
         let mut changes = Vec::new();
@@ -179,10 +176,46 @@ impl Nics {
             };
             self.react(nic, &reaction, &mut changes);
         }
+        let mut returns = false;
         if health.take_due(now) {
-            self.look_again(nic, (&mut health, now), complete, &mut changes);
+            let link = link::read(&*opened.device, &nic.name, &self.device);
+            returns = link.is_ok() && !health.is_active();
+            if returns {
+                health.begin_return();
+            } else {
+                self.on_looked((nic, &mut health), now, link, &mut changes);
+            }
         }
-        Advance { changes, deadline: health.deadline() }
+        Advance { changes, returns, deadline: health.deadline() }
+    }
+
+    /// What was missing on a NIC that returns is registered there, or that failed. Its address is read
+    /// again. Where it is active by this, what came in between has to be registered, and whoever
+    /// cannot do that says so by [`Nics::on_lost`].
+    pub(crate) fn on_completed(
+        &self,
+        index: NicIndex,
+        now: Instant,
+        completed: Result<(), Box<str>>,
+    ) -> Vec<NicChange> {
+        let Some((nic, opened)) = self.opened(index) else { return Vec::new() };
+        let mut health = nic.health.lock();
+        let link = completed
+            .map_err(NicFault::Memory)
+            .and_then(|()| link::read(&*opened.device, &nic.name, &self.device));
+        let mut changes = Vec::new();
+        self.on_looked((nic, &mut health), now, link, &mut changes);
+        changes
+    }
+
+    /// Memory could not be registered on a NIC that is active.
+    pub(crate) fn on_lost(&self, index: NicIndex, now: Instant, cause: Box<str>) -> Vec<NicChange> {
+        let Some((nic, _)) = self.opened(index) else { return Vec::new() };
+        let mut health = nic.health.lock();
+        let reaction = health.on_lost(now, NicFault::Memory(cause), &self.faults);
+        let mut changes = Vec::new();
+        self.react(nic, &reaction, &mut changes);
+        changes
     }
 
     /// Something on the NIC went well. Costs one load.
@@ -257,31 +290,16 @@ impl Nics {
         health.on_event(now, event, self.device.port, &self.faults)
     }
 
-    /// Reads the address again, and registers what is missing on a NIC that comes back.
-    fn look_again(
+    fn on_looked(
         &self,
-        nic: &Nic,
-        (health, now): (&mut NicHealth, Instant),
-        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
+        (nic, health): (&Nic, &mut NicHealth),
+        now: Instant,
+        link: Result<NicLink, NicFault>,
         changes: &mut Vec<NicChange>,
     ) {
-        let Some(device) = nic.device() else { return };
-        let link = link::read(&**device, &nic.name, &self.device);
-        let link = link.and_then(|link| match health.is_active() {
-            true => Ok(link),
-            false => complete(nic.index).map(|()| link).map_err(NicFault::Memory),
-        });
         let known = self.snapshot.load().link(nic.index).copied();
         let reaction = health.on_looked(now, known, link, &self.faults);
         self.react(nic, &reaction, changes);
-        // A buffer that came between registering what was missing and the news found the NIC still
-        // inactive.
-        if let Reaction::Activate(_) = reaction
-            && let Err(cause) = complete(nic.index)
-        {
-            let reaction = health.on_lost(now, NicFault::Memory(cause), &self.faults);
-            self.react(nic, &reaction, changes);
-        }
     }
 
     fn react(&self, nic: &Nic, reaction: &Reaction, changes: &mut Vec<NicChange>) {

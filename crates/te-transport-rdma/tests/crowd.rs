@@ -11,6 +11,7 @@ use common::{Host, Hub, Two, add_nic, bytes, config, until};
 use te_metadata::{EndpointMessage, QpNumber};
 use te_segment::Opcode;
 use te_topology::NicName;
+use te_transport::Transport;
 use te_verbs::{Fake, Verbs};
 
 const LEN: usize = 512;
@@ -223,4 +224,61 @@ fn a_peer_that_cannot_be_reached_keeps_no_other_waiting() {
     let made = answers.try_iter().filter(|answer| !answer.is_refusal()).count();
     assert!((1..=3).contains(&made), "{made} of 40 were begun in time");
     assert!(two.nic_b.queue_pairs() <= 2 + 10 * 2 + made, "{}", two.nic_b.queue_pairs());
+}
+
+/// Registering what there is on a NIC that comes back may take minutes. Meanwhile what happens to other
+/// NICs is seen, and memory is registered.
+#[test]
+fn a_nic_that_comes_back_keeps_no_other_waiting() {
+    let (gate, fake, _hub, b, [a, c]) = guarded();
+    let nic = |name| fake.nic("b", &NicName::parse(name).unwrap()).unwrap();
+    let devices = || match b.descriptor().part {
+        te_metadata::ProtocolPart::Rdma { devices, .. } => devices.len(),
+        other => panic!("{other:?}"),
+    };
+    nic("rxe1").port_down(1);
+    until("the NIC to be away", || devices() == 1);
+    nic("rxe1").fail_call(te_verbs::VerbsCall::Register, 0, libc::ENOMEM);
+    let missing = b.offer(LEN, 1);
+    gate.hold_next("rxe1", Call::Register);
+    nic("rxe1").port_up(1);
+    assert!(gate.wait(PATIENCE), "what is missing is registered");
+    let _another = b.offer(LEN, 2);
+    writes(&c, &b, 3);
+    nic("rxe2").port_down(1);
+    until("the other NIC to be away", || devices() == 0);
+    nic("rxe2").port_up(1);
+    until("the other NIC to be back", || devices() == 1);
+    // Its port goes and comes once more, while what is missing is still being registered.
+    nic("rxe1").port_down(1);
+    nic("rxe1").port_up(1);
+    b.rdma.deregister(&missing);
+    gate.open();
+    until("the NIC to be back", || devices() == 2);
+    writes(&a, &b, 4);
+}
+
+/// A port that went down again while memory was registered is not taken for one that is there.
+#[test]
+fn a_nic_that_goes_again_while_it_comes_back_is_not_active() {
+    let (gate, fake, _hub, b, _others) = guarded();
+    let nic = |name| fake.nic("b", &NicName::parse(name).unwrap()).unwrap();
+    let devices = || match b.descriptor().part {
+        te_metadata::ProtocolPart::Rdma { devices, .. } => devices.len(),
+        other => panic!("{other:?}"),
+    };
+    nic("rxe1").port_down(1);
+    until("the NIC to be away", || devices() == 1);
+    nic("rxe1").fail_call(te_verbs::VerbsCall::Register, 0, libc::ENOMEM);
+    let _missing = b.offer(LEN, 1);
+    gate.hold_next("rxe1", Call::Register);
+    nic("rxe1").port_up(1);
+    assert!(gate.wait(PATIENCE), "what is missing is registered");
+    nic("rxe1").port_down(1);
+    let version = b.rdma.description_version();
+    gate.open();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!((devices(), b.rdma.description_version()), (1, version));
+    nic("rxe1").port_up(1);
+    until("the NIC to be back", || devices() == 2);
 }

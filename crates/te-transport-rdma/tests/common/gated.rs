@@ -26,6 +26,9 @@ pub(crate) enum Call {
 #[derive(Debug, Default)]
 struct State {
     held: HashSet<(Box<str>, Call)>,
+    /// Where the next call waits, and no later one.
+    next: HashSet<(Box<str>, Call)>,
+    opened: u32,
     waiting: usize,
     /// The READs of each queue pair that may send, by device.
     reads: Vec<(Box<str>, u8)>,
@@ -46,9 +49,17 @@ impl Gate {
         self.0.0.lock().unwrap().held.insert((nic.into(), call));
     }
 
+    /// The next such call of a device waits.
+    pub(crate) fn hold_next(&self, nic: &str, call: Call) {
+        self.0.0.lock().unwrap().next.insert((nic.into(), call));
+    }
+
     /// All go on.
     pub(crate) fn open(&self) {
-        self.0.0.lock().unwrap().held.clear();
+        let mut state = self.0.0.lock().unwrap();
+        state.held.clear();
+        state.opened += 1;
+        drop(state);
         self.0.1.notify_all();
     }
 
@@ -68,10 +79,11 @@ impl Gate {
     fn pass(&self, nic: &NicName, call: Call) {
         let mut state = self.0.0.lock().unwrap();
         let key = (nic.as_str().into(), call);
-        if state.held.contains(&key) {
+        if state.held.contains(&key) || state.next.remove(&key) {
+            let opened = state.opened;
             state.waiting += 1;
             self.0.1.notify_all();
-            state = self.0.1.wait_while(state, |state| state.held.contains(&key)).unwrap();
+            state = self.0.1.wait_while(state, |state| state.opened == opened).unwrap();
             state.waiting -= 1;
         }
     }
