@@ -176,7 +176,9 @@ impl Plan<'_> {
         topology: &Topology,
     ) -> Result<Arc<dyn Transport>, RdmaAbsence> {
         let from = (self.settings, topology);
-        let rdma = crate::rdma::transport(devices, from, self.client.clone())?;
+        // Who demands RDMA learns at once that it is not there.
+        let wait_for_ports = !self.wish_demands(RDMA);
+        let rdma = crate::rdma::transport(devices, from, (self.client.clone(), wait_for_ports))?;
         Ok(Arc::new(rdma))
     }
 

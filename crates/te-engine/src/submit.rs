@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use te_metadata::Notify;
+use te_metadata::{Notify, ProtocolPart, SegmentDescriptor};
 use te_segment::{BufferHold, LocalBuffer, RemoteRange, RemoteSegment, SegmentId};
 
 use crate::batch::Batch;
@@ -260,14 +260,20 @@ struct Checked {
 fn offers(peer: &RemoteSegment) -> String {
     const MOST: usize = 16;
     let descriptor = peer.descriptor();
-    let main = match descriptor.protocol_name() {
+    let protocol = descriptor.protocol_name();
+    let main = match protocol {
         "tcp" if descriptor.tcp.data_port.is_none() => "tcp without a data port",
+        "rdma" if has_no_device(descriptor) => "rdma without an active NIC",
         other => other,
     };
     let further = descriptor.te.iter().flat_map(|te| te.transports.keys());
-    let names = further.map(String::as_str).filter(|name| *name != main && name.len() <= 32);
+    let names = further.map(String::as_str).filter(|name| *name != protocol && name.len() <= 32);
     let all: Vec<&str> = std::iter::once(main).chain(names.take(MOST)).collect();
     all.join(", ")
+}
+
+fn has_no_device(descriptor: &SegmentDescriptor) -> bool {
+    matches!(&descriptor.part, ProtocolPart::Rdma { devices, .. } if devices.is_empty())
 }
 
 fn outcome(status: BatchStatus) -> Result<u64, TransferError> {

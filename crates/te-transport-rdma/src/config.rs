@@ -31,6 +31,8 @@ pub struct RdmaConfig {
     pub pairing: Pairing,
     /// Equally good NICs are taken in turn instead of at random. Default no.
     pub in_turn: bool,
+    /// Starts also where every port is down, and uses the NICs when they come. Default yes.
+    pub wait_for_ports: bool,
 }
 
 /// How devices are opened.
@@ -92,6 +94,9 @@ pub struct ConnectionSettings {
     pub ready_ack_limit: Duration,
     /// Connections of one peer that may wait for the ready-ack at once. Default 64.
     pub max_half_open: usize,
+    /// Queue pairs that one peer may have on a NIC of ours; its oldest connection there ends where it
+    /// wants more. Default 1024: 16 NICs of a peer with as many queue pairs as a peer may choose.
+    pub max_peer_queue_pairs: usize,
     /// Tries to connect before the waiting work is given back. Default 4.
     pub attempts: u32,
     /// The wait before the second try; each is twice as long as the one before. Default 20 ms.
@@ -102,7 +107,12 @@ pub struct ConnectionSettings {
     pub gid_retries: u32,
     /// How long a peer that failed is not connected to. `None` (default): at once again.
     pub pause: Option<Duration>,
-    /// Threads that make and end connections. Default 2.
+    /// How long a question of a peer may wait for its turn. Default 5 s: then the listener has closed,
+    /// and what would be made is for nobody.
+    pub serve_limit: Duration,
+    /// Threads that make connections, and as many that answer peers; they are started when they are
+    /// needed. One peer has at most a quarter of them, so that one that cannot be reached keeps no
+    /// other waiting. Default 8.
     pub threads: usize,
 }
 
@@ -204,6 +214,7 @@ impl Default for RdmaConfig {
             faults: FaultSettings::default(),
             pairing: Pairing::Matrix,
             in_turn: false,
+            wait_for_ports: true,
         }
     }
 }
@@ -243,12 +254,14 @@ impl Default for ConnectionSettings {
             answer_limit: Duration::from_secs(10),
             ready_ack_limit: Duration::from_secs(10),
             max_half_open: 64,
+            max_peer_queue_pairs: 1024,
             attempts: 4,
             first_backoff: Duration::from_millis(20),
             longest_backoff: Duration::from_millis(500),
             gid_retries: 2,
             pause: None,
-            threads: 2,
+            serve_limit: Duration::from_secs(5),
+            threads: 8,
         }
     }
 }

@@ -8,13 +8,14 @@
 //!
 //! Threads of both pools may wait: for a peer's answer, for the kernel that resolves an address. They
 //! hold no lock then. Active and passive ones are apart, so that two hosts that connect to each other
-//! never wait for each other's threads. Devices have a thread apart from time, because a NIC that comes
-//! back has memory registered on it first, which may take long.
+//! never wait for each other's threads. A NIC that comes back has a thread for as long, because memory is
+//! registered on it first, which may take long.
 //!
 //! I1  A worker that wants a connection is told of one, or of the failure.
 //! I2  What a peer says changes nothing but the connection that it speaks of.
 
 mod active;
+mod pairs;
 mod passive;
 mod pool;
 mod refusals;
@@ -23,20 +24,22 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use te_metadata::{EndpointMessage, EndpointQuestion, HostPort, PeerClient, PeerError, QpNumber};
+use te_metadata::{
+    EndpointMessage, EndpointQuestion, HostPort, Incarnation, PeerClient, PeerError, QpNumber,
+};
 use te_sync::Condvar;
 use te_topology::NicIndex;
 use te_transport::{Clock, FaultClass, Phase, SliceFault, Threads};
-use te_verbs::{CompletionQueue, QueuePair, Ready, Route};
+use te_verbs::{CompletionQueue, VerbsError};
 
 use self::pool::Pool;
 use self::refusals::{Refusals, Told};
 pub(crate) use self::table::Wish;
-use self::table::{Entry, Table};
+use self::table::{Entry, Leaving, Table};
 use crate::config::RdmaConfig;
-use crate::endpoint::{Ends, HandshakeError, NicPath, are_of_different_classes};
+use crate::endpoint::{HandshakeError, NicPath};
 use crate::memory::MemoryTable;
 use crate::nic::{Nic, NicChange, NicLink, Nics};
 use crate::sync::Mutex;
@@ -68,6 +71,8 @@ impl Handshakes for PeerClient {
 pub(crate) struct Control {
     /// Our segment's name.
     server: Box<str>,
+    /// Which process this is.
+    incarnation: Incarnation,
     config: RdmaConfig,
     nics: Arc<Nics>,
     memory: Arc<MemoryTable>,
@@ -86,6 +91,7 @@ pub(crate) struct Control {
     bell: Inbox,
     /// Wakes the thread that watches devices.
     device_bell: Inbox,
+    threads: Arc<Threads>,
 }
 
 /// What leads to the worker of a NIC.
@@ -99,6 +105,7 @@ pub(crate) struct Way {
 /// What the control of connections is made of.
 pub(crate) struct Parts {
     pub(crate) server: Box<str>,
+    pub(crate) incarnation: Incarnation,
     pub(crate) config: RdmaConfig,
     pub(crate) nics: Arc<Nics>,
     pub(crate) memory: Arc<MemoryTable>,
@@ -121,16 +128,16 @@ impl Control {
     /// # Errors
     /// The system gives no thread or descriptor.
     pub(crate) fn start(parts: Parts, threads: &Arc<Threads>) -> std::io::Result<Arc<Self>> {
-        let Parts { server, config, nics, memory, handshakes, clock, ways } = parts;
+        let Parts { server, incarnation, config, nics, memory, handshakes, clock, ways } = parts;
         let settings = &config.connection;
-        let bounds = nics.iter().map(|nic| nic.limits().map_or(1, |limits| limits.max_endpoints));
-        let table = Mutex::new(Table::new(bounds, settings));
+        let table = Mutex::new(Table::new(nics.iter().map(Nic::limits), settings));
         let active = Pool::new("te-rdma-connect", settings.threads, threads);
         let passive = Pool::new("te-rdma-accept", settings.threads, threads);
         let (moved, bell) = (Condvar::new(), Inbox::new(1)?);
         let device_bell = Inbox::new(1)?;
         let control = Arc::new(Self {
             server,
+            incarnation,
             config,
             nics,
             memory,
@@ -144,6 +151,7 @@ impl Control {
             passive,
             bell,
             device_bell,
+            threads: Arc::clone(threads),
         });
         let watching = Arc::clone(&control);
         threads.spawn("te-rdma-timers", move || watching.watch())?;
@@ -181,7 +189,7 @@ impl Control {
 
     fn connect(self: &Arc<Self>, wish: Wish) {
         let (control, job) = (Arc::clone(self), wish.clone());
-        if !self.active.run(move || control.run_active(job)) {
+        if !self.active.run(wish.peer.server(), move || control.run_active(job)) {
             self.give_up(&wish, &HandshakeError::TimedOut);
         }
     }
@@ -189,9 +197,15 @@ impl Control {
     /// A peer wants a connection, or says something of one.
     pub(crate) fn answer(self: &Arc<Self>, question: EndpointQuestion) {
         let control = Arc::clone(self);
+        let until = self.clock.now() + self.config.connection.serve_limit;
+        let path = NicPath::parse(&question.request().local_nic_path);
         // Where it is not taken the question is dropped, which refuses it.
-        self.passive.run(move || {
-            let answer = control.run_passive(question.request());
+        self.passive.run(path.as_ref().map_or("", NicPath::server), move || {
+            if control.clock.now() >= until {
+                // Whoever asked has gone.
+                return;
+            }
+            let answer = control.run_passive(question.request(), until);
             if answer.is_refusal() {
                 control.note_refusal(question.request(), &answer);
             }
@@ -212,13 +226,14 @@ impl Control {
     /// A worker ends a connection, which it found broken.
     pub(crate) fn on_broken(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) {
         let gone = self.table.lock().remove(nic, peer, id);
-        drop(gone);
+        gone.iter().for_each(|leaving| self.stop(leaving));
     }
 
     /// Asks a peer of our own kind to touch its memory no more by a connection.
     pub(crate) fn fence(self: &Arc<Self>, wish: Wish, id: EndpointId, ours: Vec<QpNumber>) {
         let (control, nic) = (Arc::clone(self), wish.nic);
-        let taken = self.active.run(move || {
+        let server: Box<str> = wish.peer.server().into();
+        let taken = self.active.run(&server, move || {
             let is_confirmed = control.run_fence(&wish, ours);
             control.tell(wish.nic, Command::Fenced { id, is_confirmed });
         });
@@ -229,8 +244,12 @@ impl Control {
 
     /// Something became of a NIC.
     pub(crate) fn on_change(&self, nic: NicIndex, change: &NicChange) {
+        if change.is_of_the_completion_queue() {
+            // A worker need not find that by itself: some providers poll a dead queue as an empty one.
+            self.tell(nic, Command::QueueFailed);
+        }
         let (why, number) = match change {
-            NicChange::Activated => return,
+            NicChange::Activated | NicChange::CompletionQueueFailed => return,
             NicChange::Deactivated(fault) => (format!("the NIC is inactive: {fault}"), None),
             NicChange::Moved => ("the NIC has another address".to_owned(), None),
             NicChange::QueuePairFatal { number } => {
@@ -242,9 +261,7 @@ impl Control {
         };
         let gone = self.table.lock().drain(nic, is_of);
         let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
-        for (peer, entry) in gone {
-            self.end(nic, &peer, entry, &fault);
-        }
+        gone.into_iter().for_each(|leaving| self.end(leaving, &fault));
         // A worker may have found it, and the NIC has a time at which it is looked at again.
         self.device_bell.ring();
     }
@@ -259,25 +276,61 @@ impl Control {
         self.moved.notify_all();
         self.bell.ring();
         self.device_bell.ring();
-        drop(gone);
+        gone.iter().for_each(|leaving| self.stop(leaving));
         self.refusals.lock().take_all().iter().for_each(Told::tell);
     }
 
+    /// Ends the queue pairs of a connection that was taken out of the table, which is not locked
+    /// meanwhile.
+    fn stop(&self, leaving: &Leaving) {
+        if let Err(error) = self.try_stop(leaving) {
+            tracing::debug!(peer = %leaving.peer, %error, "a queue pair could not be ended");
+        }
+    }
+
+    fn try_stop(&self, leaving: &Leaving) -> Result<(), VerbsError> {
+        let stopped = leaving.stop();
+        let is_over = match &stopped {
+            Ok(()) => true,
+            // What a device has that is gone passes nothing.
+            Err(error) => matches!(error.errno, Some(libc::EIO | libc::ENODEV)),
+        };
+        if is_over {
+            self.table.lock().left(leaving.entry.id);
+        }
+        self.moved.notify_all();
+        stopped
+    }
+
     /// Ends a connection that was taken out of the table.
-    fn end(&self, nic: NicIndex, peer: &NicPath, entry: Entry, why: &SliceFault) {
+    fn end(&self, leaving: Leaving, why: &SliceFault) {
+        self.stop(&leaving);
+        self.tell_end(leaving, why);
+    }
+
+    /// Tells the worker that a connection has ended.
+    fn tell_end(&self, leaving: Leaving, why: &SliceFault) {
+        let Leaving { nic, peer, entry } = leaving;
         if entry.machine.is_sendable() {
             self.tell(nic, Command::Retire { id: entry.id, fault: why.clone() });
         } else {
             // Somebody may wait for it.
-            self.tell(nic, Command::Failed { peer: peer.clone(), fault: why.clone() });
+            self.tell(nic, Command::Failed { peer, fault: why.clone() });
         }
-        self.moved.notify_all();
     }
 
-    fn end_all(&self, nic: NicIndex, gone: Vec<Entry>, why: &str) {
+    /// Ends connections that one to `next` takes the place of. Who is making one of them learns of it,
+    /// and who waits for one to the same peer waits for the next.
+    fn give_way(&self, gone: Vec<Leaving>, next: &NicPath) {
+        let why = "the connection gave way to others";
         let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
-        for entry in gone {
-            self.tell(nic, Command::Retire { id: entry.id, fault: fault.clone() });
+        for leaving in gone {
+            let machine = &leaving.entry.machine;
+            let is_told = machine.is_connected() && leaving.peer != *next;
+            self.stop(&leaving);
+            if is_told {
+                self.tell_end(leaving, &fault);
+            }
         }
     }
 
@@ -318,123 +371,6 @@ impl Control {
             nic: nic.map_or("?", |nic| nic.name().as_str()).into(),
         })
     }
-
-    /// Makes queue pairs that have a port.
-    fn make(
-        &self,
-        nic: &Nic,
-        link: &NicLink,
-        count: usize,
-    ) -> Result<(Vec<Arc<dyn QueuePair>>, Ends), HandshakeError> {
-        let inactive = || HandshakeError::Inactive { nic: nic.name().as_str().into() };
-        let way = self.ways.get(nic.index().position()).and_then(Option::as_ref);
-        let way = way.ok_or_else(inactive)?;
-        let completions = Arc::clone(&way.completions.lock());
-        let mut queue_pairs = Vec::with_capacity(count);
-        let mut numbers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let made = nic.queue_pair(&completions).ok_or_else(inactive)?;
-            let pair = made.map_err(HandshakeError::Verbs)?;
-            let device = &self.config.device;
-            pair.to_init(device.port, device.pkey_index).map_err(HandshakeError::Verbs)?;
-            numbers.extend(QpNumber::new(pair.number() & QpNumber::MAX.value()));
-            queue_pairs.push(pair);
-        }
-        let ends = Ends { gid: link.gid.gid, lid: link.lid, queue_pairs: numbers };
-        Ok((queue_pairs, ends))
-    }
-
-    /// Connects queue pairs to those of a peer, by position. May wait for the kernel.
-    fn move_all(
-        &self,
-        (nic, link): (&Nic, &NicLink),
-        queue_pairs: &[Arc<dyn QueuePair>],
-        peer: &Ends,
-    ) -> Result<(), HandshakeError> {
-        let set = &self.config.connection;
-        let (target, initiator) =
-            nic.limits().map_or((1, 1), |l| (l.reads_as_target, l.reads_as_initiator));
-        for (pair, theirs) in queue_pairs.iter().zip(&peer.queue_pairs) {
-            let route = Route {
-                port: self.config.device.port,
-                gid_index: link.gid.index,
-                gid: peer.gid,
-                lid: peer.lid,
-                queue_pair: theirs.value(),
-                first_packet: 0,
-                mtu: link.mtu,
-                reads: target,
-                min_rnr_timer: set.min_rnr_timer,
-                hop_limit: set.hop_limit,
-                traffic_class: set.traffic_class,
-                service_level: set.service_level,
-            };
-            let ready = Ready {
-                first_packet: 0,
-                reads: initiator,
-                timeout: set.ack_timeout,
-                retries: set.retries,
-                rnr_retries: set.rnr_retries,
-            };
-            pair.to_ready_to_receive(&route).map_err(|error| refused_route(link, peer, error))?;
-            pair.to_ready_to_send(&ready).map_err(HandshakeError::Verbs)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until a connection is not moved any more, or is gone; false where that takes too long.
-    fn wait_moved(&self, nic: NicIndex, peer: &NicPath, id: EndpointId) -> bool {
-        let until = self.clock.now() + MOVE_LIMIT;
-        let mut table = self.table.lock();
-        loop {
-            if !table.entry_of(nic, peer, id).is_some_and(|entry| entry.machine.is_moving()) {
-                return true;
-            }
-            let left = until.saturating_duration_since(self.clock.now());
-            if left.is_zero() {
-                return false;
-            }
-            self.moved.wait_for(&mut table, left);
-        }
-    }
-
-    /// The queue pairs of a connection are moved, or that failed. Until when the ready-ack has to
-    /// come, where one has to.
-    fn on_moved(
-        &self,
-        (nic, peer, id): (NicIndex, &NicPath, EndpointId),
-        moved: Result<(), HandshakeError>,
-        until: Option<Instant>,
-    ) -> Result<(), HandshakeError> {
-        let mut table = self.table.lock();
-        let Some(entry) = table.entry_of(nic, peer, id) else {
-            return Err(moved.err().unwrap_or(HandshakeError::Replaced));
-        };
-        if let Err(error) = moved {
-            entry.machine.leave();
-            let gone = table.remove(nic, peer, id);
-            drop(table);
-            self.moved.notify_all();
-            drop(gone);
-            return Err(error);
-        }
-        entry.machine.moved(until);
-        if entry.machine.is_sendable() {
-            self.announce(nic, peer, entry);
-        }
-        drop(table);
-        self.moved.notify_all();
-        Ok(())
-    }
-}
-
-/// What a refusal of a route means.
-fn refused_route(link: &NicLink, peer: &Ends, error: te_verbs::VerbsError) -> HandshakeError {
-    let (ours, theirs) = (link.gid.gid, peer.gid);
-    if error.errno == Some(libc::EINVAL) && are_of_different_classes(ours, theirs) {
-        return HandshakeError::GidClass { ours, theirs };
-    }
-    HandshakeError::Verbs(error)
 }
 
 impl fmt::Debug for Control {

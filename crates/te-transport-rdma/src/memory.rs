@@ -39,8 +39,8 @@ pub(crate) struct MemoryTable {
     settings: MemorySettings,
     version: AtomicU64,
     state: Mutex<State>,
-    /// Held while a buffer is registered or a NIC is completed, so that no NIC becomes active
-    /// without a buffer that was registered meanwhile. Taken before `state`.
+    /// Held while a buffer is registered, and where it is looked for what a NIC lacks, so that no NIC
+    /// becomes active without a buffer that was registered meanwhile. Taken before `state`.
     changing: Mutex<()>,
     /// Dma-bufs of memory that will be registered, by first address.
     offers: Mutex<BTreeMap<u64, DmaBuf>>,
@@ -57,6 +57,8 @@ struct State {
 /// A buffer with its regions.
 #[derive(Debug)]
 struct Registered {
+    /// Tells it from others that begin at the same address later.
+    number: u64,
     access: MemoryAccess,
     dmabuf: Option<DmaBuf>,
     ranges: Vec<LocalRange>,
@@ -114,7 +116,9 @@ impl MemoryTable {
         };
         let ranges = cut(buffer, self.longest_region());
         let (chunks, regions) = (Vec::new(), Vec::new());
-        let mut registered = Registered { access, dmabuf, ranges, chunks, regions };
+        // It rises with each buffer that is put in, and only one is registered at a time.
+        let number = self.version();
+        let mut registered = Registered { number, access, dmabuf, ranges, chunks, regions };
         registered.regions = self.make_all(&registered, buffer.region().len())?;
         registered.chunks = registered.tell(buffer);
         self.change(|buffers| buffers.insert(address, registered));
@@ -131,29 +135,36 @@ impl MemoryTable {
         }
     }
 
-    /// Registers on a NIC whatever is not registered there. To be called before the NIC is said to be
-    /// active, and once more after that: a buffer may come in between.
+    /// Registers on a NIC whatever is not registered there, which may take long and keeps nobody
+    /// waiting. To be called before the NIC is said to be active, and once more after that: a buffer
+    /// may come in between.
     ///
     /// # Errors
     /// [`MemoryError::Refused`]; what was registered stays.
     pub(crate) fn complete(&self, nic: NicIndex) -> Result<(), MemoryError> {
-        let _changing = self.changing.lock();
         let Some(device) = self.nics.nic(nic).and_then(|nic| nic.device()) else { return Ok(()) };
-        let missing = |registered: &Registered| registered.regions[nic.position()].is_empty();
-        let next = || {
-            let state = self.state.lock();
-            let mut found = state.buffers.iter().filter(|(_, registered)| missing(registered));
-            found.next().map(|(address, registered)| (*address, registered.maker()))
-        };
-        while let Some((address, maker)) = next() {
+        while let Some((address, number, maker)) = self.next_missing(nic) {
             let made = maker.make(&**device)?;
-            self.change(|buffers| {
-                if let Some(registered) = buffers.get_mut(&address) {
+            let unwanted = self.change(|buffers| match buffers.get_mut(&address) {
+                Some(registered) if registered.number == number => {
                     registered.fill(nic, made);
+                    None
                 }
+                // It left meanwhile.
+                _ => Some(made),
             });
+            drop(unwanted);
         }
         Ok(())
+    }
+
+    /// A buffer that is not registered on a NIC. Waits for one that is being registered.
+    fn next_missing(&self, nic: NicIndex) -> Option<(u64, u64, Maker)> {
+        let _changing = self.changing.lock();
+        let state = self.state.lock();
+        let missing = |registered: &Registered| registered.regions[nic.position()].is_empty();
+        let (address, found) = state.buffers.iter().find(|(_, registered)| missing(registered))?;
+        Some((*address, found.number, found.maker()))
     }
 
     /// The regions of a buffer on all NICs, or on none.

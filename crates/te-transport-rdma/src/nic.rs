@@ -15,6 +15,7 @@
 //! I2  A NIC is active only with a port that was active and a GID that was there when it was last
 //!     looked at, and with every registered buffer registered on it.
 //! I3  No message of a peer changes a NIC's address.
+//! I4  No lock is held while memory is registered on a NIC that comes back.
 
 mod health;
 mod limits;
@@ -69,6 +70,8 @@ struct Opened {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NicSnapshot {
     nics: Vec<NicView>,
+    /// Whether any of them was ever active.
+    served: bool,
 }
 
 /// One of them.
@@ -96,6 +99,15 @@ pub(crate) enum NicChange {
         /// Its number.
         number: u32,
     },
+    /// A completion queue failed while it was not active anyway: it needs another one.
+    CompletionQueueFailed,
+}
+
+impl NicChange {
+    /// Whether the completion queue of the NIC failed.
+    pub(crate) fn is_of_the_completion_queue(&self) -> bool {
+        matches!(self, Self::CompletionQueueFailed | Self::Deactivated(NicFault::CompletionQueue))
+    }
 }
 
 /// What [`Nics::advance`] gives.
@@ -103,6 +115,8 @@ pub(crate) enum NicChange {
 pub(crate) struct Advance {
     /// In the order in which it happened.
     pub(crate) changes: Vec<NicChange>,
+    /// Whether what is missing on it has to be registered now.
+    pub(crate) returns: bool,
     /// When to call again, without an event.
     pub(crate) deadline: Option<Instant>,
 }
@@ -143,16 +157,10 @@ impl Nics {
         self.snapshot.version()
     }
 
-    /// Takes all events of a device that wait (E56), and tries again what is due. `complete` shall
-    /// register on the NIC what is not registered there, before it is active again.
-    ///
-    /// Registering may take long; call it where that does no harm.
-    pub(crate) fn advance(
-        &self,
-        index: NicIndex,
-        now: Instant,
-        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
-    ) -> Advance {
+    /// Takes all events of a device that wait (E56), and looks at what is due. One that may become active
+    /// again is told as returning: what is not registered there shall be, which may take long, and then
+    /// [`Nics::on_completed`] is called.
+    pub(crate) fn advance(&self, index: NicIndex, now: Instant) -> Advance {
         let Some((nic, opened)) = self.opened(index) else { return Advance::default() };
         let mut health = nic.health.lock();
         let mut changes = Vec::new();
@@ -168,10 +176,46 @@ impl Nics {
             };
             self.react(nic, &reaction, &mut changes);
         }
+        let mut returns = false;
         if health.take_due(now) {
-            self.look_again(nic, (&mut health, now), complete, &mut changes);
+            let link = link::read(&*opened.device, &nic.name, &self.device);
+            returns = link.is_ok() && !health.is_active();
+            if returns {
+                health.begin_return();
+            } else {
+                self.on_looked((nic, &mut health), now, link, &mut changes);
+            }
         }
-        Advance { changes, deadline: health.deadline() }
+        Advance { changes, returns, deadline: health.deadline() }
+    }
+
+    /// What was missing on a NIC that returns is registered there, or that failed. Its address is read
+    /// again. Where it is active by this, what came in between has to be registered, and whoever
+    /// cannot do that says so by [`Nics::on_lost`].
+    pub(crate) fn on_completed(
+        &self,
+        index: NicIndex,
+        now: Instant,
+        completed: Result<(), Box<str>>,
+    ) -> Vec<NicChange> {
+        let Some((nic, opened)) = self.opened(index) else { return Vec::new() };
+        let mut health = nic.health.lock();
+        let link = completed
+            .map_err(NicFault::Memory)
+            .and_then(|()| link::read(&*opened.device, &nic.name, &self.device));
+        let mut changes = Vec::new();
+        self.on_looked((nic, &mut health), now, link, &mut changes);
+        changes
+    }
+
+    /// Memory could not be registered on a NIC that is active.
+    pub(crate) fn on_lost(&self, index: NicIndex, now: Instant, cause: Box<str>) -> Vec<NicChange> {
+        let Some((nic, _)) = self.opened(index) else { return Vec::new() };
+        let mut health = nic.health.lock();
+        let reaction = health.on_lost(now, NicFault::Memory(cause), &self.faults);
+        let mut changes = Vec::new();
+        self.react(nic, &reaction, &mut changes);
+        changes
     }
 
     /// Something on the NIC went well. Costs one load.
@@ -246,37 +290,23 @@ impl Nics {
         health.on_event(now, event, self.device.port, &self.faults)
     }
 
-    /// Reads the address again, and registers what is missing on a NIC that comes back.
-    fn look_again(
+    fn on_looked(
         &self,
-        nic: &Nic,
-        (health, now): (&mut NicHealth, Instant),
-        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
+        (nic, health): (&Nic, &mut NicHealth),
+        now: Instant,
+        link: Result<NicLink, NicFault>,
         changes: &mut Vec<NicChange>,
     ) {
-        let Some(device) = nic.device() else { return };
-        let link = link::read(&**device, &nic.name, &self.device);
-        let link = link.and_then(|link| match health.is_active() {
-            true => Ok(link),
-            false => complete(nic.index).map(|()| link).map_err(NicFault::Memory),
-        });
         let known = self.snapshot.load().link(nic.index).copied();
         let reaction = health.on_looked(now, known, link, &self.faults);
         self.react(nic, &reaction, changes);
-        // A buffer that came between registering what was missing and the news found the NIC still
-        // inactive.
-        if let Reaction::Activate(_) = reaction
-            && let Err(cause) = complete(nic.index)
-        {
-            let reaction = health.on_lost(now, NicFault::Memory(cause), &self.faults);
-            self.react(nic, &reaction, changes);
-        }
     }
 
     fn react(&self, nic: &Nic, reaction: &Reaction, changes: &mut Vec<NicChange>) {
         let change = match reaction {
             Reaction::None => return,
             Reaction::QueuePairFatal { number } => NicChange::QueuePairFatal { number: *number },
+            Reaction::CompletionQueueFailed => NicChange::CompletionQueueFailed,
             Reaction::Deactivate(fault) => {
                 tracing::warn!(nic = nic.name.as_str(), %fault, "NIC is inactive");
                 self.publish(nic, Err(fault.clone()));
@@ -302,6 +332,7 @@ impl Nics {
             let mut next = snapshot.clone();
             if let Some(view) = next.nics.get_mut(nic.index.position()) {
                 view.returns += u32::from(view.link.is_err() && link.is_ok());
+                next.served |= link.is_ok();
                 view.link = link;
             }
             next
@@ -367,6 +398,16 @@ fn is_unsuitable(error: &VerbsError) -> bool {
 }
 
 impl NicSnapshot {
+    fn new(nics: Vec<NicView>) -> Self {
+        let served = nics.iter().any(|view| view.link.is_ok());
+        Self { nics, served }
+    }
+
+    /// Whether any NIC is or was active.
+    pub(crate) fn has_served(&self) -> bool {
+        self.served
+    }
+
     /// All, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NicIndex, &NicView)> {
         let numbered = self.nics.iter().enumerate();
@@ -386,6 +427,12 @@ impl NicSnapshot {
     /// How often it became active again.
     pub(crate) fn returns(&self, index: NicIndex) -> u32 {
         self.nics.get(index.position()).map_or(0, |view| view.returns)
+    }
+
+    /// Whether its device is gone for good.
+    pub(crate) fn is_gone(&self, index: NicIndex) -> bool {
+        let link = self.nics.get(index.position()).map(|view| &view.link);
+        matches!(link, Some(Err(NicFault::Fatal | NicFault::Gone(_))))
     }
 
     /// Whether it is active.

@@ -8,6 +8,8 @@
 //!     the left, is the beginning of one common order, and that is the order of `devices`.
 //! I2  Devices, keys and matrix are made together, of the NICs that are active now.
 //! I3  Local keys are published as zeros: peers count them and use them for nothing.
+//! I4  While no NIC is active, but one was, the lists are empty: a Mooncake engine that reads this
+//!     asks again at its next request, where one that reads TCP keeps that for good.
 
 mod order;
 
@@ -39,8 +41,9 @@ pub(crate) struct TeFacts {
     pub(crate) queue_pairs: u32,
 }
 
-/// Makes the descriptor, which lists the open buffers, one of RDMA; unless no NIC is active. Gives
-/// how much of the preferences could be told.
+/// Makes the descriptor, which lists the open buffers, one of RDMA; unless no NIC was ever active:
+/// then our own engines are told only that there are NICs. Gives how much of the preferences could be
+/// told.
 pub(crate) fn describe(
     (nics, matrix): (&NicSnapshot, Option<&PriorityMatrix>),
     memory: &MemoryView,
@@ -48,7 +51,10 @@ pub(crate) fn describe(
     descriptor: &mut SegmentDescriptor,
 ) -> Option<Preferences> {
     let active: Vec<(NicIndex, &NicName, &NicLink)> = nics.active().take(MAX_DEVICES).collect();
-    if active.is_empty() {
+    if !nics.has_served() {
+        if let Some(te) = &mut descriptor.te {
+            facts.write(te, None, std::iter::empty());
+        }
         return None;
     }
     let names: Vec<&NicName> = active.iter().map(|(_, name, _)| *name).collect();

@@ -133,6 +133,7 @@ impl Rdma {
         let threads = Arc::new(Threads::default());
         let parts = Parts {
             server: context.name.as_str().into(),
+            incarnation: context.incarnation,
             config: self.config.clone(),
             nics: Arc::clone(&nics),
             memory: Arc::clone(&memory),
@@ -376,6 +377,10 @@ impl Transport for Rdma {
     fn reaches(&self, peer: &RemoteSegment) -> bool {
         let Some(started) = self.started.get() else { return false };
         started.nics.snapshot().active().next().is_some() && PeerView::check(peer).is_ok()
+    }
+
+    fn awaits(&self, peer: &RemoteSegment) -> bool {
+        self.started.get().is_some() && PeerView::is_awaited(peer)
     }
 
     fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {

@@ -15,7 +15,8 @@
 //!     well. The last of each chain is signaled.
 //! I3  A link that has to end moves its queue pairs to ERR, waits until what was posted came back,
 //!     and drops them; what does not come back in time is taken from the device by a reset. What
-//!     even that does not give back is kept, unreported, and its memory with it.
+//!     even that does not give back is kept, unreported, and its memory with it, until a reset goes
+//!     well or the device is gone.
 //! I4  Routing, planning, posting and completing allocate nothing and take no lock once tables have
 //!     their size.
 
@@ -27,7 +28,9 @@ mod link;
 mod place;
 mod plan;
 mod post;
+mod queue;
 mod route;
+mod take;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -46,6 +49,7 @@ pub(crate) use self::inbox::{Command, EndpointId, Inbox};
 use self::link::{Job, Link};
 pub(crate) use self::place::bind_near;
 use self::plan::Plan;
+use self::take::Kept;
 use crate::choose::{Chooser, Rails};
 use crate::config::RdmaConfig;
 use crate::control::Control;
@@ -119,6 +123,9 @@ pub(crate) struct Worker {
     lane_room: usize,
     /// Whether everything ends: no fence is asked for then.
     closing: bool,
+    /// Whether our device is known to be gone.
+    gone: bool,
+    kept: Kept,
     /// Room for a list of links.
     slots: Vec<usize>,
 }
@@ -191,6 +198,8 @@ impl Worker {
             is_starved: false,
             lane_room: parts.lane_room,
             closing: false,
+            gone: false,
+            kept: Kept::default(),
             slots: Vec::new(),
             common,
         }
@@ -207,6 +216,7 @@ impl Worker {
                     self.retire(now, slot, &fault);
                 }
             }
+            Command::QueueFailed => self.break_queue(now, "a completion queue failed"),
             Command::Cancel(tokens) => self.cancel(now, &tokens),
             Command::Fenced { id, is_confirmed } => {
                 if let Some(slot) = self.link_of(id) {
@@ -306,9 +316,8 @@ impl Core for Worker {
             return self.sleep(timeout);
         }
         // Whoever arms looks once more, or what came in between is slept through.
-        if self.queue.arm().is_err() {
-            self.broken = true;
-            return;
+        if let Err(error) = self.queue.arm() {
+            return self.break_queue(self.clock.now(), &error.to_string());
         }
         self.n_polled = self.queue.poll(&mut self.polled[..]).unwrap_or(0);
         if self.n_polled > 0 || self.inbox.is_filled() {
@@ -347,8 +356,11 @@ impl Worker {
         if rang {
             self.inbox.hush();
         }
-        if came && n == 2 && self.queue.acknowledge().is_err() {
-            self.broken = true;
+        if came
+            && n == 2
+            && let Err(error) = self.queue.acknowledge()
+        {
+            self.break_queue(self.clock.now(), &error.to_string());
         }
     }
 }

@@ -1,67 +1,19 @@
 //! What becomes of slices when something breaks, and that traffic goes on afterwards.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
+#[path = "common/bench.rs"]
+mod bench;
 mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Host, Hub, PATIENCE, Two, add_nic, bytes, config, until};
+use bench::{Bench, LEN, class};
+use common::{Host, Hub, PATIENCE, add_nic, bytes, config, until};
 use te_metadata::{EndpointMessage, ProtocolPart, Rkey, SegmentName};
-use te_segment::{LocalBuffer, Opcode, RemoteRange, RemoteSegment, SegmentId, Slice};
-use te_transport::{Completion, FaultClass, Phase, RemoteSide, Transport};
+use te_segment::{Opcode, RemoteRange, RemoteSegment, SegmentId, Slice};
+use te_transport::{FaultClass, Phase, RemoteSide, Transport};
 use te_verbs::Fake;
-
-const LEN: usize = 4096;
-
-/// Two hosts with memory that were connected by a first write.
-struct Bench {
-    two: Two,
-    local: Arc<LocalBuffer>,
-    target: Arc<LocalBuffer>,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let two = Two::new();
-        let (local, target) = (two.a.offer(LEN, 1), two.b.offer(LEN, 2));
-        let bench = Self { two, local, target };
-        assert_eq!(bench.two.a.run(&bench.write()).result, Ok(()));
-        bench
-    }
-
-    fn write(&self) -> Slice {
-        self.slice(Opcode::Write)
-    }
-
-    fn slice(&self, op: Opcode) -> Slice {
-        let address = self.target.region().address();
-        self.two.a.slice(op, &self.local, &self.two.b.remote(), address)
-    }
-
-    /// A write that was posted and is not carried out.
-    fn held(&self, op: Opcode) -> Slice {
-        self.two.fake.hold_traffic();
-        let slice = self.slice(op);
-        self.two.a.submit(&slice);
-        self.two.a.pump();
-        slice
-    }
-
-    /// Traffic works again without a restart.
-    #[track_caller]
-    fn goes_on(&self) {
-        self.two.fake.release();
-        let byte = bytes(&self.local)[0].wrapping_add(1);
-        self.local.region().write_from(0, &[byte; LEN]).unwrap();
-        self.two.a.run_until_done(|| self.write(), Duration::from_secs(10));
-        assert_eq!(bytes(&self.target), [byte; LEN]);
-    }
-}
-
-fn class(end: &Completion) -> Option<FaultClass> {
-    end.result.as_ref().err().map(|fault| fault.class)
-}
 
 /// The same peer as it would say with other keys.
 fn with_keys(peer: &RemoteSegment, change: impl Fn(&mut Rkey)) -> Arc<RemoteSegment> {
@@ -70,6 +22,10 @@ fn with_keys(peer: &RemoteSegment, change: impl Fn(&mut Rkey)) -> Arc<RemoteSegm
     buffers.iter_mut().flat_map(|buffer| &mut buffer.rkeys).for_each(change);
     let (name, rpc) = (peer.name().clone(), peer.rpc().clone());
     Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 2))
+}
+
+fn is_fence(question: &EndpointMessage) -> bool {
+    question.payload.contains("fence")
 }
 
 /// A key that is wrong may be one that is old; the second time the peer means it.
@@ -151,7 +107,7 @@ fn a_peer_without_fences_leaves_a_flushed_write_in_doubt() {
         bench.goes_on();
     }
     let log = bench.two.hub.log.lock().unwrap();
-    assert!(log.iter().all(|(question, _)| question.payload.is_empty()), "no fence is asked for");
+    assert!(log.iter().all(|(question, _)| !question.payload.contains("fence")), "none is asked");
 }
 
 #[test]
@@ -191,9 +147,9 @@ fn a_lost_answer_is_no_success_and_in_doubt_without_a_fence() {
     let bench = Bench::new();
     bench.two.nic_a.lose_answers(1);
     bench.two.nic_b.lose_answers(1);
-    *bench.two.hub.twist.lock().unwrap() = Some(|question, answer| match &*question.payload {
-        "" => answer,
-        _ => EndpointMessage::refusal("no fence today"),
+    *bench.two.hub.twist.lock().unwrap() = Some(|question, answer| match is_fence(question) {
+        false => answer,
+        true => EndpointMessage::refusal("no fence today"),
     });
     let end = bench.two.a.run(&bench.write());
     assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::InDoubt));
@@ -203,9 +159,9 @@ fn a_lost_answer_is_no_success_and_in_doubt_without_a_fence() {
     bench.goes_on();
 }
 
-/// Peer fault 4: the peer is gone, its handshake port too.
+/// RDMA fault 8: the peer is gone, its handshake port too.
 #[test]
-fn fault04_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
+fn rdma_fault08_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
     let bench = Bench::new();
     let remote = bench.two.b.remote();
     let slice = bench.held(Opcode::Write);
@@ -222,9 +178,9 @@ fn fault04_slices_to_a_peer_that_is_gone_end_and_later_ones_end_soon() {
     assert!(begun.elapsed() < Duration::from_secs(2));
 }
 
-/// The only NIC loses its link for a moment: slices fail at once, and traffic is back within 2 s.
+/// RDMA fault 6: the only NIC loses its link for a moment: slices fail at once, and traffic is back within 2 s.
 #[test]
-fn fault03_a_link_that_flaps_is_used_again_within_two_seconds() {
+fn rdma_fault06_a_link_that_flaps_is_used_again_within_two_seconds() {
     let bench = Bench::new();
     bench.two.nic_a.port_down(1);
     until("the NIC to be inactive", || !bench.two.a.rdma.reaches(&bench.two.b.remote()));
@@ -284,6 +240,38 @@ fn a_full_send_queue_costs_nothing() {
     }
 }
 
+/// A provider queues a chain, fails and does not say what it refused. What it queued may be carried
+/// out at any time, so nothing may be told done, or posted again, on that connection.
+#[test]
+fn a_post_that_fails_after_it_was_taken_is_neither_done_nor_made_again() {
+    for (told, errno) in [(0, libc::ENOMEM), (3, libc::ENOMEM), (3, libc::EINVAL)] {
+        let bench = Bench::new();
+        let (local, target) = (bench.two.a.offer(8 * LEN, 5), bench.two.b.offer(8 * LEN, 0));
+        bench.two.fake.hold_traffic();
+        // The first of three is posted alone, and nothing tells of it.
+        bench.two.nic_a.fail_post(1, libc::ENOMEM);
+        let first = bench.apart(&local, &target, 3);
+        bench.two.nic_a.take_and_refuse(told, errno);
+        bench.submit(&first);
+        bench.two.a.pump();
+        // What was queued is carried out up to the end of the second chain.
+        (0..3).for_each(|_| {
+            bench.two.fake.step();
+        });
+        bench.two.a.pump();
+        let ends: Vec<_> = first.iter().map(|slice| bench.two.a.end(slice)).collect();
+        local.region().write_from(0, &[6; 8 * LEN]).unwrap();
+        bench.two.fake.release();
+        let there = bytes(&target);
+        for (place, end) in ends.iter().enumerate() {
+            assert_ne!(end.remote, RemoteSide::InDoubt, "the peer confirmed a fence");
+            assert_ne!(there[2 * place * LEN], 6, "{told}: read after its end: {end:?}");
+            assert!(end.result.is_err() || there[2 * place * LEN] == 5, "{told}: {end:?}");
+        }
+        bench.goes_on();
+    }
+}
+
 #[test]
 fn a_dead_device_ends_its_work_and_close_ends_too() {
     let bench = Bench::new();
@@ -321,6 +309,37 @@ fn close_does_not_wait_for_completions_that_never_come() {
     for slice in &slices {
         let end = bench.two.a.ends.of(slice.token).pop().expect("it ended");
         assert_eq!((class(&end), end.remote), (Some(FaultClass::Closed), RemoteSide::InDoubt));
+    }
+}
+
+/// One lane came back and left a write in doubt, the other did not: closing ends both, whatever the
+/// link waits for.
+#[test]
+fn close_ends_what_is_in_doubt_on_a_link_that_did_not_come_back_whole() {
+    for refused in [0, 1, 1000] {
+        let bench = Bench::new();
+        bench.two.fake.hold_traffic();
+        bench.two.fake.hold_completions();
+        let slices = [bench.write(), bench.write()];
+        for slice in &slices {
+            bench.two.a.submit(slice);
+            bench.two.a.pump();
+        }
+        let question = bench.two.hub.log.lock().unwrap()[0].0.clone();
+        question.qp_num.iter().for_each(|number| {
+            assert!(bench.two.nic_a.fail_queue_pair(number.value()));
+        });
+        assert!(bench.two.fake.step(), "one of two is shown");
+        bench.two.a.pump();
+        (0..refused).for_each(|_| {
+            bench.two.nic_a.fail_call(te_verbs::VerbsCall::ToReset, 0, libc::EIO);
+        });
+        bench.two.a.close();
+        let ends: Vec<_> = slices.iter().flat_map(|s| bench.two.a.ends.of(s.token)).collect();
+        // A reset that is refused again and again leaves the other one with the device.
+        assert_eq!(ends.len(), if refused < 1000 { 2 } else { 1 }, "{refused}: {ends:?}");
+        assert!(ends.iter().all(|end| end.result.is_err()));
+        assert!(ends.iter().all(|end| end.remote == RemoteSide::InDoubt), "{ends:?}");
     }
 }
 

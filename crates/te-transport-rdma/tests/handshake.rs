@@ -145,6 +145,50 @@ fn j95_an_initiator_that_was_restarted_takes_the_place_of_the_old_one() {
     until("the old queue pairs to go", || nic_b.queue_pairs() == 2);
 }
 
+/// The host of a starts again, and its NIC counts queue pairs from the beginning.
+#[track_caller]
+fn comes_back_with_the_same_numbers(is_te: bool, wait: Duration) {
+    let two = Two::new();
+    let asked = |hub: &Hub| {
+        let log = hub.log.lock().unwrap();
+        log.iter().rev().find(|(q, _)| q.ready_ack == Some(false)).unwrap().0.qp_num.clone()
+    };
+    let Two { fake, hub, mut a, mut b, nic_a, nic_b } = two;
+    (a.is_te, b.is_te) = (is_te, is_te);
+    let run = |a: &Host, byte| {
+        let (local, target) = (a.offer(LEN, byte), b.offer(LEN, 0));
+        let tries = a.run_until_done(|| write(a, &local, &b, &target), Duration::from_secs(10));
+        (tries, bytes(&target))
+    };
+    assert_eq!(run(&a, 1), (1, vec![1; LEN]));
+    let numbers = asked(&hub);
+    a.close();
+    drop(a);
+    nic_a.set_gids(1, vec![]);
+    add_nic(&fake, "a, started again", "rxe0", 1);
+    std::thread::sleep(wait);
+    let mut a = Host::on(fake.host("a, started again"), &hub, "a", config());
+    a.is_te = is_te;
+    assert_eq!(run(&a, 2), (1, vec![2; LEN]), "is_te {is_te}");
+    assert_eq!(asked(&hub), numbers, "the numbers are those of the first connection");
+    until("the old queue pairs to go", || nic_b.queue_pairs() == 2);
+}
+
+/// The numbers of a connection that is older than a handshake may take are no proof that it is the
+/// same: its packets begin anew, and a NIC that expects later ones drops their bytes and says yes.
+#[test]
+fn the_same_numbers_of_a_host_that_started_again_are_another_connection() {
+    let limit = config().connection.ready_ack_limit;
+    comes_back_with_the_same_numbers(true, limit);
+    comes_back_with_the_same_numbers(false, limit);
+}
+
+/// One of our own engines says who it is, so that even the next moment is not too early.
+#[test]
+fn the_same_numbers_of_another_process_of_ours_are_another_connection_at_once() {
+    comes_back_with_the_same_numbers(true, Duration::ZERO);
+}
+
 /// §3.6: the same numbers again get the same answer, new ones retire the old connection.
 #[test]
 fn the_same_numbers_get_the_same_answer_and_new_ones_another_connection() {

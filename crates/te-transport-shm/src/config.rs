@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use crate::lane::Load;
+
 /// Settings of [`crate::ShmTransport`] and [`crate::LocalTransport`]. The defaults suit any host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShmConfig {
     /// Slices that may wait for one peer, at least 1. More stay with the engine.
     pub max_queued_per_peer: usize,
+    /// Bytes that may wait for one peer: once there are so many, no further slice is taken, so that
+    /// callers with little are not behind all that another has.
+    pub max_queued_bytes_per_peer: u64,
     /// How long the first use of a peer waits for its answer on its socket. A peer that does not
     /// answer is served by another transport.
     pub probe_timeout: Duration,
@@ -26,10 +31,18 @@ pub struct ShmConfig {
     pub parallel: bool,
 }
 
+impl ShmConfig {
+    /// What may wait for one peer.
+    pub(crate) fn bound(&self) -> Load {
+        Load { slices: self.max_queued_per_peer, bytes: self.max_queued_bytes_per_peer }
+    }
+}
+
 impl Default for ShmConfig {
     fn default() -> Self {
         Self {
             max_queued_per_peer: 1024,
+            max_queued_bytes_per_peer: 8 << 20,
             probe_timeout: Duration::from_secs(2),
             probe_again: Duration::from_secs(1),
             max_peers: 1024,

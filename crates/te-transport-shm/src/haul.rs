@@ -21,7 +21,7 @@ use te_transport::{Completion, CompletionSink, Core, FaultClass, Phase, SliceFau
 
 use crate::copier::Copier;
 use crate::job::{Job, Way, fault};
-use crate::lane::{Inbox, Lane, News};
+use crate::lane::{Inbox, Lane, Load, News};
 use crate::target::Target;
 use crate::vm;
 
@@ -118,7 +118,7 @@ impl<T: Target> Haul<T> {
             }
             let (gone, kept): (Vec<_>, Vec<_>) = jobs.drain(..).partition(&wanted);
             jobs.extend(kept);
-            rooms.extend(lane.on_ended(gone.len()));
+            rooms.extend(lane.on_ended(gone.iter().collect()));
             for mut job in gone {
                 job.fail(why.clone());
                 self.ends.push_back(job.into_end(false));
@@ -133,25 +133,25 @@ impl<T: Target> Haul<T> {
         if active.jobs.is_empty() {
             active.lane.refill(&mut active.jobs);
         }
-        let n = self.round(now, &mut active);
+        let ended = self.round(now, &mut active);
         if active.lane.target.wants_tidying() {
             self.tended.push(Arc::downgrade(&active.lane));
             self.tidy_at.get_or_insert(now + TIDY_PAUSE);
         }
         // Before the lane is told that they ended, which may let the next ones in.
-        let rooms = active.lane.on_ended(n);
+        let rooms = active.lane.on_ended(ended);
         if !active.jobs.is_empty() || !active.lane.unlist(&mut active.jobs) {
             self.lanes.push_back(active);
         }
         self.report(rooms)
     }
 
-    /// Copies what fits into a round; gives how many jobs ended.
-    fn round(&mut self, now: Instant, active: &mut Active<T>) -> usize {
+    /// Copies what fits into a round; gives what ended.
+    fn round(&mut self, now: Instant, active: &mut Active<T>) -> Load {
         let target = &active.lane.target;
-        let chosen = choose(&mut active.jobs);
+        let (chosen, mut ended) = (choose(&mut active.jobs), Load::default());
         if chosen == 0 {
-            return 0;
+            return ended;
         }
         let jobs = &mut active.jobs.make_contiguous()[..chosen];
         let entered = target.enter(jobs, &mut self.held);
@@ -169,6 +169,7 @@ impl<T: Target> Haul<T> {
         }
         for job in active.jobs.drain(..chosen) {
             if job.is_over() {
+                ended.add(&job);
                 self.ends.push_back(job.into_end(doubt));
             } else {
                 self.unfinished.push(job);
@@ -177,7 +178,7 @@ impl<T: Target> Haul<T> {
         while let Some(job) = self.unfinished.pop() {
             active.jobs.push_front(job);
         }
-        self.ends.len()
+        ended
     }
 
     /// Lets go of what is kept of peers and not needed any more.

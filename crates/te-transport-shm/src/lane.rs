@@ -1,6 +1,7 @@
 //! What callers hand to the driver, by peer, and how much of it one peer may have waiting.
 //!
-//! I1  Slices of one peer that were taken and have not ended never exceed the bound.
+//! I1  Of the slices of one peer that were taken and have not ended there are never more than the
+//!     bound, and all but the last of them have fewer bytes than it.
 //! I2  Whoever left slices behind is told once when there is room again.
 //! I3  A lane with slices is on the driver's list, or about to be put there by whoever pushed.
 //! I4  After [`Inbox::close`] nothing gets in.
@@ -16,11 +17,54 @@ use te_transport::SliceFault;
 
 use crate::job::Job;
 
+/// A number of slices, and the bytes that they have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) slices: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    /// One more slice.
+    pub(crate) fn add(&mut self, job: &Job) {
+        self.slices += 1;
+        self.bytes = self.bytes.saturating_add(job.slice().len());
+    }
+
+    /// Whether it is below another in both.
+    pub(crate) fn is_below(self, other: Self) -> bool {
+        self.slices < other.slices && self.bytes < other.bytes
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { slices: self.slices + other.slices, bytes: self.bytes.saturating_add(other.bytes) }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            slices: self.slices.saturating_sub(other.slices),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    fn half(self) -> Self {
+        Self { slices: self.slices / 2, bytes: self.bytes / 2 }
+    }
+}
+
+impl<'a> FromIterator<&'a Job> for Load {
+    fn from_iter<I: IntoIterator<Item = &'a Job>>(jobs: I) -> Self {
+        let mut load = Self::default();
+        jobs.into_iter().for_each(|job| load.add(job));
+        load
+    }
+}
+
 /// The slices for one peer.
 pub(crate) struct Lane<T> {
     /// Whom they are for.
     pub(crate) target: T,
-    bound: usize,
+    bound: Load,
     state: Mutex<State>,
 }
 
@@ -29,8 +73,8 @@ struct State {
     queue: VecDeque<Job>,
     /// An empty queue whose room is kept, for whoever hands slices over next.
     spare: VecDeque<Job>,
-    /// Slices taken and not ended.
-    open: usize,
+    /// What was taken and has not ended.
+    open: Load,
     /// Somebody hands slices over just now, and has all the room.
     reserved: bool,
     /// Whether the driver has the lane, or will.
@@ -39,28 +83,34 @@ struct State {
 }
 
 impl<T> Lane<T> {
-    pub(crate) fn new(target: T, bound: usize) -> Self {
-        Self { target, bound: bound.max(1), state: Mutex::default() }
+    /// A lane that takes slices while there are fewer, and fewer bytes, than this.
+    pub(crate) fn new(target: T, bound: Load) -> Self {
+        let bound = Load { slices: bound.slices.max(1), bytes: bound.bytes.max(1) };
+        Self { target, bound, state: Mutex::default() }
     }
 
     /// Takes all the room there is, and an empty queue to fill; [`Lane::push`] must follow. `None`
     /// where there is no room.
-    pub(crate) fn reserve(&self, segment: SegmentId) -> Option<(usize, VecDeque<Job>)> {
+    pub(crate) fn reserve(&self, segment: SegmentId) -> Option<(Load, VecDeque<Job>)> {
         let mut state = self.state.lock();
-        if state.reserved || state.open >= self.bound {
+        if state.reserved || !state.open.is_below(self.bound) {
             state.leave_behind(segment);
             return None;
         }
         state.reserved = true;
-        Some((self.bound - state.open, std::mem::take(&mut state.spare)))
+        Some((self.bound.minus(state.open), std::mem::take(&mut state.spare)))
     }
 
-    /// Ends a reservation with what was taken. Where `more` is set the caller may have more. Says
-    /// whether the lane must be put on the driver's list.
-    pub(crate) fn push(&self, mut jobs: VecDeque<Job>, more: Option<SegmentId>) -> bool {
+    /// Ends a reservation with what was taken, which is so much. Where `more` is set the caller may
+    /// have more. Says whether the lane must be put on the driver's list.
+    pub(crate) fn push(
+        &self,
+        (mut jobs, taken): (VecDeque<Job>, Load),
+        more: Option<SegmentId>,
+    ) -> bool {
         let mut state = self.state.lock();
         state.reserved = false;
-        state.open += jobs.len();
+        state.open = state.open.plus(taken);
         if state.queue.is_empty() {
             std::mem::swap(&mut state.queue, &mut jobs);
         } else {
@@ -70,7 +120,7 @@ impl<T> Lane<T> {
         more.into_iter().for_each(|segment| state.leave_behind(segment));
         // Others may have been turned away while the driver ended so much that it tells of nothing
         // any more: it then looks at the lane for their sake.
-        let is_owed = state.open < self.bound && !state.left_behind.is_empty();
+        let is_owed = state.open.is_below(self.bound) && !state.left_behind.is_empty();
         let wants = !state.queue.is_empty() || is_owed;
         wants && !std::mem::replace(&mut state.listed, true)
     }
@@ -96,12 +146,14 @@ impl<T> Lane<T> {
         !state.listed
     }
 
-    /// So many slices have ended. Gives those to be told of room.
-    pub(crate) fn on_ended(&self, n: usize) -> Vec<SegmentId> {
+    /// So much has ended. Gives those to be told of room.
+    pub(crate) fn on_ended(&self, ended: Load) -> Vec<SegmentId> {
         let mut state = self.state.lock();
-        state.open = state.open.saturating_sub(n);
+        state.open = state.open.minus(ended);
         // Half empty, so that a busy caller is not woken for every single slice.
-        if state.left_behind.is_empty() || state.open > self.bound / 2 {
+        let half = self.bound.half();
+        let is_full = state.open.slices > half.slices || state.open.bytes > half.bytes;
+        if state.left_behind.is_empty() || is_full {
             return Vec::new();
         }
         std::mem::take(&mut state.left_behind)
@@ -118,7 +170,7 @@ impl State {
 
 impl<T> fmt::Debug for Lane<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lane({} open)", self.state.lock().open)
+        write!(f, "Lane({:?} open)", self.state.lock().open)
     }
 }
 

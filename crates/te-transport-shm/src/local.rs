@@ -123,7 +123,7 @@ impl Transport for LocalTransport {
         let (incarnation, own) = (context.incarnation, Own(Arc::clone(&context.segment)));
         let road = Road::start("te-local", &self.config, context);
         let road = road.map_err(|error| failed(error.into()))?;
-        let lane = Arc::new(Lane::new(own, self.config.max_queued_per_peer));
+        let lane = Arc::new(Lane::new(own, self.config.bound()));
         *started = Some(Arc::new(Started { road, lane, incarnation }));
         Ok(())
     }

@@ -29,7 +29,7 @@ use te_sync::{Mutex, RwLock};
 pub use self::obstacle::Obstacle;
 use crate::config::ShmConfig;
 use crate::host::{self, Place};
-use crate::lane::Lane;
+use crate::lane::{Lane, Load};
 use crate::link::{Link, Memory, Watch, Ways};
 use crate::offer::ShmOffer;
 
@@ -70,7 +70,7 @@ pub(crate) struct Links {
     /// Whether the kernel may copy, and whether memory may be mapped.
     wanted: (bool, bool),
     pause: Duration,
-    bound: usize,
+    bound: Load,
     known: RwLock<HashMap<Incarnation, Known>>,
     /// One probe at a time.
     probing: Mutex<()>,
@@ -84,7 +84,7 @@ impl Links {
             timeout: config.probe_timeout,
             wanted: (config.kernel, config.mapped),
             pause: config.probe_again,
-            bound: config.max_queued_per_peer,
+            bound: config.bound(),
             known: RwLock::default(),
             probing: Mutex::default(),
         }

@@ -16,7 +16,7 @@ use crate::config::ShmConfig;
 use crate::copier::Copier;
 use crate::haul::{Bell, Haul};
 use crate::job::Job;
-use crate::lane::{Inbox, Lane};
+use crate::lane::{Inbox, Lane, Load};
 use crate::target::Target;
 
 /// How requests are cut: a round moves what it can of a slice, so none need be small.
@@ -113,17 +113,19 @@ impl<T: Target> Road<T> {
     ) -> usize {
         let Some((room, mut jobs)) = lane.reserve(peer) else { return 0 };
         // The source belongs to the engine, so nothing of ours is locked while it is asked.
+        let mut taken = Load::default();
         source.pour(&mut |slice| {
-            jobs.push_back(Job::new(slice));
-            jobs.len() < room
+            let job = Job::new(slice);
+            taken.add(&job);
+            jobs.push_back(job);
+            taken.is_below(room)
         });
-        let taken = jobs.len();
-        let more = (taken == room).then_some(peer);
-        if lane.push(jobs, more) {
+        let more = (!taken.is_below(room)).then_some(peer);
+        if lane.push((jobs, taken), more) {
             self.common.inbox.add(|news| news.lanes.push(Arc::clone(lane)));
             self.common.driver.wake();
         }
-        taken
+        taken.slices
     }
 
     fn turn_away(&self, fault: &SliceFault, source: &mut dyn SliceSource) -> usize {

@@ -37,6 +37,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
         (**self).reaches(peer)
     }
 
+    fn awaits(&self, peer: &RemoteSegment) -> bool {
+        (**self).awaits(peer)
+    }
+
     fn register(&self, buffer: &Arc<LocalBuffer>) -> Result<(), TransportRegisterError> {
         (**self).register(buffer)
     }

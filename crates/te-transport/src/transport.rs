@@ -119,6 +119,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Whether this transport can reach that peer, by what the peer published.
     fn reaches(&self, peer: &RemoteSegment) -> bool;
 
+    /// Whether a peer that is not reached now says that it may be later, such as one whose NICs are
+    /// away. The engine asks such a peer again now and then what it publishes.
+    fn awaits(&self, _peer: &RemoteSegment) -> bool {
+        false
+    }
+
     /// Makes a buffer usable. Nothing of it is published yet.
     ///
     /// # Errors

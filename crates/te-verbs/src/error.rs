@@ -92,11 +92,13 @@ pub struct VerbsError {
 }
 
 /// A chain of work requests was not taken whole. What came before the first that was refused is
-/// posted, and completes.
+/// posted, and completes. Where that is the whole chain, the provider did not say what it refused:
+/// some may be queued already when it fails. The queue pair has to end then, because nothing else
+/// tells whether they complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{posted} work requests were posted, the next was refused: {}", std::io::Error::from_raw_os_error(*.errno))]
 pub struct PostError {
-    /// How many were posted.
+    /// How many were posted; all that were given where that is not known.
     pub posted: usize,
     /// The system's error number: `ENOMEM` for a full queue.
     pub errno: i32,

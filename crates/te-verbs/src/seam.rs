@@ -158,6 +158,9 @@ pub trait QueuePair: Debug + Send + Sync {
     /// Its number, 24 bits.
     fn number(&self) -> u32;
 
+    /// The queue that its completions go to.
+    fn queue(&self) -> &Arc<dyn CompletionQueue>;
+
     /// RESET to INIT.
     ///
     /// # Errors
@@ -197,6 +200,7 @@ pub trait QueuePair: Debug + Send + Sync {
     /// Posts work requests as one chain, in order.
     ///
     /// # Errors
-    /// [`PostError`] says how many were posted.
+    /// [`PostError`] says how many were posted. Where it says all of them, the provider did not name
+    /// the one that it refused: each may be posted, or not.
     fn post(&self, requests: &[WorkRequest<'_>]) -> Result<(), PostError>;
 }

@@ -4,7 +4,8 @@
 //! I2  The last one that does not rest never does: there is always one to try.
 //! I3  A rest lasts [`FIRST_REST`], doubled with each failure in a row, at most [`LONGEST_REST`].
 //! I4  What reached the peer and does not any more, because a NIC of it went, is asked for again at
-//!     each request, at most every [`ASK_AGAIN`].
+//!     each request, at most every [`ASK_AGAIN`]; what may reach it later, by what it says, at most
+//!     every [`LOOK_AGAIN`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,6 +57,12 @@ impl Vias {
         reaching.map(|(via, _)| via).collect()
     }
 
+    /// Those of a list that may reach a peer later.
+    pub(crate) fn awaiting(transports: &[Arc<dyn Transport>], peer: &RemoteSegment) -> Self {
+        let awaiting = Via::all().zip(transports).filter(|(_, transport)| transport.awaits(peer));
+        awaiting.map(|(via, _)| via).collect()
+    }
+
     pub(crate) fn iter(self) -> impl Iterator<Item = Via> {
         Via::all().filter(move |via| self.0 & via.bit() != 0)
     }
@@ -91,6 +98,8 @@ pub(crate) struct Paths {
     reach: Vias,
     /// All that ever reached this process.
     ever: Vias,
+    /// Those that may reach it later, by what it says.
+    awaited: Vias,
     asked: Option<Instant>,
     rests: Vec<Rest>,
 }
@@ -106,12 +115,12 @@ impl Paths {
         self.at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_AGAIN)
     }
 
-    /// Which transports reach the peer, now. Another process gets a fresh start. Says whether that
-    /// is another set than before.
+    /// Which transports reach the peer now, and which may later. Another process gets a fresh start.
+    /// Says whether the former is another set than before.
     pub(crate) fn learn(
         &mut self,
         (peer, version): (&Arc<RemoteSegment>, u64),
-        reach: Vias,
+        (reach, awaited): (Vias, Vias),
         now: Instant,
     ) -> bool {
         if self.of.as_ref().is_some_and(|of| is_other_process(of, peer)) {
@@ -121,6 +130,7 @@ impl Paths {
         self.of = Some(Arc::clone(peer));
         self.at = Some(now);
         self.version = version;
+        self.awaited = awaited;
         self.ever = self.ever.iter().chain(reach.iter()).collect();
         std::mem::replace(&mut self.reach, reach) != reach
     }
@@ -130,11 +140,16 @@ impl Paths {
         self.reach.first().is_some()
     }
 
-    /// Whether the peer is to be asked what it says now, because something that reached it does not:
-    /// its NICs come back without telling us.
+    /// Whether the peer is to be asked what it says now, because something that reached it does not,
+    /// or may by now: its NICs come back without telling us.
     pub(crate) fn wants_news(&mut self, now: Instant) -> bool {
-        let is_soon = |asked: Instant| now.saturating_duration_since(asked) < ASK_AGAIN;
-        if self.ever == self.reach || self.asked.is_some_and(is_soon) {
+        let pause = match (self.ever == self.reach, self.awaited == Vias::default()) {
+            (true, true) => return false,
+            (true, false) => LOOK_AGAIN,
+            (false, _) => ASK_AGAIN,
+        };
+        let is_soon = |asked: Instant| now.saturating_duration_since(asked) < pause;
+        if self.asked.is_some_and(is_soon) {
             return false;
         }
         self.asked = Some(now);
@@ -208,9 +223,14 @@ mod tests {
         [Via(0), Via(1), Via(2)]
     }
 
+    /// These reach, and none is awaited.
+    fn only(reach: &[Via]) -> (Vias, Vias) {
+        (reach.iter().copied().collect(), Vias::default())
+    }
+
     fn paths(reach: &[Via]) -> Paths {
         let mut paths = Paths::default();
-        paths.learn((&a_peer(1), 0), reach.iter().copied().collect(), start());
+        paths.learn((&a_peer(1), 0), only(reach), start());
         paths
     }
 
@@ -252,11 +272,11 @@ mod tests {
         let mut paths = paths(&[a, b, c]);
         paths.fail(b, now);
         paths.fail(a, now + Duration::from_millis(1));
-        assert!(paths.learn((&a_peer(2), 0), [a, b].into_iter().collect(), now));
-        assert!(!paths.learn((&a_peer(2), 0), [a, b].into_iter().collect(), now));
+        assert!(paths.learn((&a_peer(2), 0), only(&[a, b]), now));
+        assert!(!paths.learn((&a_peer(2), 0), only(&[a, b]), now));
         assert!(paths.is_fresh(now) && !paths.is_fresh(now + LOOK_AGAIN));
         assert_eq!(paths.choose(now + Duration::from_millis(2)), Some(b));
-        paths.learn((&a_peer(3), 0), Vias::default(), now);
+        paths.learn((&a_peer(3), 0), only(&[]), now);
         assert_eq!(paths.choose(now), None);
     }
 
@@ -267,7 +287,7 @@ mod tests {
         paths.fail(a, now);
         let reborn = a_restarted_peer(2);
         assert!(!paths.knows(&reborn, 0));
-        paths.learn((&reborn, 0), [a, b].into_iter().collect(), now);
+        paths.learn((&reborn, 0), only(&[a, b]), now);
         assert!(paths.knows(&reborn, 0) && !paths.knows(&reborn, 1), "a NIC of ours changed");
         assert_eq!(paths.choose(now), Some(a));
     }
@@ -277,13 +297,26 @@ mod tests {
         let (now, [a, b, _]) = (start(), vias());
         let mut paths = paths(&[a, b]);
         assert!(!paths.wants_news(now));
-        paths.learn((&a_peer(2), 0), [b].into_iter().collect(), now);
+        paths.learn((&a_peer(2), 0), only(&[b]), now);
         assert!(paths.wants_news(now));
         assert!(!paths.wants_news(now + ASK_AGAIN - Duration::from_nanos(1)));
         assert!(paths.wants_news(now + ASK_AGAIN));
-        paths.learn((&a_peer(3), 0), [a, b].into_iter().collect(), now);
+        paths.learn((&a_peer(3), 0), only(&[a, b]), now);
         assert!(!paths.wants_news(now + 3 * ASK_AGAIN));
-        paths.learn((&a_restarted_peer(4), 0), [b].into_iter().collect(), now);
+        paths.learn((&a_restarted_peer(4), 0), only(&[b]), now);
         assert!(!paths.wants_news(now + 6 * ASK_AGAIN), "this process never had it");
+    }
+
+    #[test]
+    fn a_peer_that_says_that_a_transport_may_reach_it_is_asked_more_seldom() {
+        let (now, [a, b, _]) = (start(), vias());
+        let mut paths = Paths::default();
+        let awaited = [a].into_iter().collect();
+        paths.learn((&a_peer(1), 0), ([b].into_iter().collect(), awaited), now);
+        assert!(paths.wants_news(now), "what was fetched may be old");
+        assert!(!paths.wants_news(now + LOOK_AGAIN - Duration::from_nanos(1)));
+        assert!(paths.wants_news(now + LOOK_AGAIN));
+        paths.learn((&a_peer(2), 0), only(&[a, b]), now);
+        assert!(!paths.wants_news(now + 3 * LOOK_AGAIN));
     }
 }

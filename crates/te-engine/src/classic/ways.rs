@@ -79,8 +79,8 @@ impl Ways {
     }
 
     fn look(&self, (peer, version): (&Arc<RemoteSegment>, u64), now: Instant) {
-        let reach = Vias::reaching(&self.transports, peer);
-        let has_changed = self.paths.lock().learn((peer, version), reach, now);
+        let vias = (Vias::reaching(&self.transports, peer), Vias::awaiting(&self.transports, peer));
+        let has_changed = self.paths.lock().learn((peer, version), vias, now);
         self.looks.fetch_add(u32::from(has_changed), Ordering::AcqRel);
     }
 

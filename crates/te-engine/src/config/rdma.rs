@@ -109,6 +109,9 @@ pub struct RdmaSettings {
     pub ready_ack_timeout: Duration,
     /// Connections that one peer may have begun and not completed. Default 64.
     pub max_half_open: u32,
+    /// Queue pairs that one peer may have on a NIC of ours; its oldest connection there ends where it
+    /// wants more. Default 1024, at least the 64 of one connection.
+    pub max_peer_queue_pairs: u32,
     /// Tries to connect two NICs before the work that waits is given back. Default 4.
     pub connect_attempts: u32,
     /// The pause before the second try; each is twice as long as the one before. Default 20 ms.
@@ -179,6 +182,7 @@ impl Default for RdmaSettings {
             fence_timeout: Duration::from_secs(2),
             ready_ack_timeout: Duration::from_secs(10),
             max_half_open: 64,
+            max_peer_queue_pairs: 1024,
             connect_attempts: 4,
             connect_backoff: Duration::from_millis(20),
             connect_backoff_max: Duration::from_millis(500),

@@ -63,6 +63,7 @@ impl RdmaSettings {
             retries: narrow(self.retries),
             ready_ack_limit: self.ready_ack_timeout,
             max_half_open: self.max_half_open as usize,
+            max_peer_queue_pairs: self.max_peer_queue_pairs as usize,
             attempts: self.connect_attempts,
             first_backoff: self.connect_backoff,
             longest_backoff: self.connect_backoff_max,
@@ -216,6 +217,7 @@ mod tests {
             ("TE_RDMA_ACK_TIMEOUT", "12"),
             ("TE_RDMA_READY_ACK_TIMEOUT_MS", "300"),
             ("TE_RDMA_MAX_HALF_OPEN", "5"),
+            ("TE_RDMA_MAX_PEER_QUEUE_PAIRS", "128"),
             ("TE_RDMA_CONNECT_ATTEMPTS", "2"),
             ("TE_RDMA_CONNECT_BACKOFF_MS", "7"),
             ("TE_RDMA_CONNECT_BACKOFF_MAX_MS", "70"),
@@ -223,6 +225,7 @@ mod tests {
         let made = &config.connection;
         assert_eq!((made.retries, made.ack_timeout, made.max_half_open), (6, 12, 5));
         assert_eq!((made.ready_ack_limit, made.attempts), (millis(300), 2));
+        assert_eq!(made.max_peer_queue_pairs, 128);
         assert_eq!((made.first_backoff, made.longest_backoff), (millis(7), millis(70)));
         let config = of(&[
             ("TE_RDMA_PROGRESS_TIMEOUT_MS", "400"),

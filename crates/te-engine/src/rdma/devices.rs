@@ -30,14 +30,16 @@ impl Devices {
     }
 }
 
-/// The transport over the devices that the topology and its filter leave.
+/// The transport over the devices that the topology and its filter leave. `wait_for_ports`: it may start
+/// while all their ports are down.
 pub(crate) fn transport(
     devices: &Devices,
     (settings, topology): (&Settings, &Topology),
-    client: PeerClient,
+    (client, wait_for_ports): (PeerClient, bool),
 ) -> Result<Rdma, RdmaAbsence> {
     let mut config = settings.rdma.to_rdma();
     config.in_turn = settings.topology.path_round_robin;
+    config.wait_for_ports = wait_for_ports;
     config.connection.connect_limit = settings.peer.connect_timeout;
     config.connection.answer_limit = settings.peer.exchange_timeout;
     use_nics(&mut config, devices, (settings, topology))?;

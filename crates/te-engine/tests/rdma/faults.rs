@@ -119,6 +119,38 @@ fn tcp_serves_while_a_nic_is_away_at_either_end() {
     }
 }
 
+/// An engine that starts while its port is down uses TCP until the port comes, and then RDMA; so do
+/// those that met it before.
+#[test]
+fn a_port_that_comes_after_the_start_is_used_at_both_ends() {
+    let world = World::new();
+    let start = |host: &str| {
+        let nics = world.devices(host, 1);
+        nics[0].port_down(1);
+        let config = EngineConfig::default().adjust(quick).unwrap();
+        Node::of(world.builder(host, config).build().unwrap(), nics)
+    };
+    let (a, b) = (start("a"), start("b"));
+    assert!(a.engine.rdma_absence().is_none() && a.engine.transports().contains(&"rdma"));
+    let target = a.open(&b);
+    a.check_write(&b, target, 1);
+    assert_ne!(a.engine.transport_to(target), Some("rdma"));
+    a.nics.iter().chain(&b.nics).for_each(|nic| nic.port_up(1));
+    let took = until("RDMA", || {
+        a.check_write(&b, target, 2);
+        let name = b.engine.local_name().as_str();
+        a.engine.sync_cache(Some(name));
+        b.engine.descriptor().protocol_name() == "rdma" && reads_rdma(&a, target)
+    });
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    a.check_write(&b, target, 3);
+}
+
+/// Whether what a node knows of a peer has NICs.
+fn reads_rdma(node: &Node, target: SegmentId) -> bool {
+    node.engine.segment(target).is_some_and(|peer| peer.descriptor().protocol_name() == "rdma")
+}
+
 /// J95: a peer that was started again under its name and port serves at once.
 #[test]
 fn j95_a_peer_that_was_started_again_is_used_without_restart() {

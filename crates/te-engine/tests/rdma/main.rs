@@ -5,3 +5,4 @@ mod descriptor;
 mod faults;
 mod happy;
 mod harness;
+mod submit;

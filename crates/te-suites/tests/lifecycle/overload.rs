@@ -90,7 +90,21 @@ fn a_small_batch_beside_a_greedy_one_gets_its_share() {
     // 512 MiB outstanding, the other 4 MiB; in the order of submission it would get below 1 %.
     let test = "a_small_batch_beside_a_greedy_one_gets_its_share";
     need!(test, Kind::Te.available());
-    let (mut from, to, other) = (ours(4 * MIB), ours(4 * MIB), ours(4 * MIB));
+    small_beside_greedy(test, || ours(4 * MIB));
+}
+
+#[test]
+fn a_small_batch_beside_a_greedy_one_gets_its_share_of_direct_copies() {
+    // Issue, item 5: the same where bytes are copied from process to process.
+    let test = "a_small_batch_beside_a_greedy_one_gets_its_share_of_direct_copies";
+    need!(test, Kind::Te.available());
+    let spec = NodeSpec::new(Kind::Te, 4 * MIB).env("TE_TRANSPORTS", "local,shm,tcp");
+    small_beside_greedy(test, || spec.start());
+}
+
+#[track_caller]
+fn small_beside_greedy(test: &str, start: impl Fn() -> Node) {
+    let (mut from, to, other) = (start(), start(), start());
     for to_small in [&other, &to] {
         let roles = [greedy(&from, &to, 1), small(&from, to_small, 64)];
         fair(test, || {

@@ -135,7 +135,7 @@ fn j96_another_nic_serves_while_the_near_ones_are_down() {
     let (now, at) = (begin(), location("cpu:0"));
     let mut pick = || chooser.local_nic(&at, 0).map(NicIndex::position);
     let advance = |place: usize, now| {
-        nics.advance(NicIndex::new(place).unwrap(), now, &|_| Ok(()));
+        nics.advance_and_complete(NicIndex::new(place).unwrap(), now, &|_| Ok(()));
     };
     for (place, device) in devices.iter().enumerate() {
         device.port_down(1);

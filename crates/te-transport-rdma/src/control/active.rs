@@ -7,9 +7,9 @@ use te_metadata::{EndpointMessage, QpNumber, sabotage};
 use te_topology::{Gid, NicIndex};
 use te_transport::{FaultClass, Phase, SliceFault};
 
-use super::{Control, MAX_QUEUE_PAIRS, Wish};
+use super::{Control, MAX_QUEUE_PAIRS, MOVE_LIMIT, Wish};
 use crate::endpoint::{
-    Endpoint, Ends, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
+    Endpoint, HandshakeError, NicPath, OnAnswer, PeerEnds, read_answer, ready, request,
 };
 use crate::fence;
 use crate::nic::GidSlot;
@@ -46,7 +46,7 @@ impl Control {
         let known = self.table.lock().counts.get(wish.peer.server()).copied();
         let ours = nic.limits().map_or(1, |limits| limits.queue_pairs as usize);
         let count = known.filter(|_| !is_loopback).unwrap_or(ours).clamp(1, MAX_QUEUE_PAIRS);
-        let (pairs, ends) = self.make(nic, &link, count)?;
+        let (pairs, ends) = self.make((nic, &link), count, &wish.peer)?;
         let mut machine = Endpoint::new(pairs.len());
         machine.offer();
         let (id, gone) = {
@@ -63,12 +63,14 @@ impl Control {
             }
             table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()))
         };
-        self.end_all(wish.nic, gone, "the connection gave way to others");
+        self.give_way(gone, &wish.peer);
         let outcome = if is_loopback {
-            let itself = PeerEnds { ends: ends.clone(), acks: false };
+            let itself = PeerEnds { ends: ends.clone(), acks: false, about: None };
             self.take_answer(wish, id, &itself, link.gid)
         } else {
-            self.exchange((&us, wish), (id, &ends), link.gid)
+            let question = request(&us, &wish.peer, &ends);
+            let payload = if wish.is_te { self.about(nic).to_payload() } else { String::new() };
+            self.exchange(wish, (id, EndpointMessage { payload, ..question }), link.gid)
         };
         outcome.inspect_err(|_| self.forget(wish, id))
     }
@@ -76,11 +78,10 @@ impl Control {
     /// Asks, connects, acknowledges.
     fn exchange(
         self: &Arc<Self>,
-        (us, wish): (&NicPath, &Wish),
-        (id, ends): (EndpointId, &Ends),
+        wish: &Wish,
+        (id, question): (EndpointId, EndpointMessage),
         gid: GidSlot,
     ) -> Result<(), HandshakeError> {
-        let question = request(us, &wish.peer, ends);
         let answer = match self.handshakes.ask(&wish.rpc, &question) {
             Ok(answer) => answer,
             // The peer's own question may have connected us meanwhile (E29).
@@ -105,7 +106,7 @@ impl Control {
         if !peer.acks {
             return Ok(());
         }
-        let answer = self.handshakes.ask(&wish.rpc, &ready(us, &wish.peer, ends));
+        let answer = self.handshakes.ask(&wish.rpc, &ready(question));
         let answer = answer.map_err(HandshakeError::Peer)?;
         if answer.is_refusal() {
             let reason = answer.reply_msg.chars().take(200).collect::<String>().into();
@@ -128,21 +129,22 @@ impl Control {
                 let mut table = self.table.lock();
                 let entry = table.entry_of(wish.nic, &wish.peer, id);
                 let entry = entry.ok_or(HandshakeError::Replaced)?;
-                (entry.machine.on_answer(&peer.ends.queue_pairs), entry.queue_pairs.clone())
+                let process = peer.about.map(|about| about.incarnation);
+                let decision = entry.machine.on_answer(&peer.ends.queue_pairs, process);
+                (decision, entry.queue_pairs.clone())
             };
             match decision {
                 OnAnswer::Keep => return Ok(()),
                 OnAnswer::Stale => return Err(HandshakeError::Replaced),
-                OnAnswer::Busy if self.wait_moved(wish.nic, &wish.peer, id) => {}
+                OnAnswer::Busy if self.wait_moved(wish.nic, &wish.peer, id, self.latest()) => {}
                 OnAnswer::Busy => return Err(HandshakeError::TimedOut),
                 OnAnswer::Move => {
                     let (nic, link) = self.nic(wish.nic)?;
-                    let moved = self.move_all((nic, &link), &pairs, &peer.ends);
+                    let moved = self.move_all((nic, &link), &pairs, peer);
                     drop(pairs);
                     self.look_for_another_gid(wish.nic, gid, &moved);
                     let limit = self.config.connection.ready_ack_limit;
-                    let until = peer.acks.then(|| self.clock.now() + limit);
-                    return self.on_moved(key, moved, until);
+                    return self.on_moved(key, moved, (self.clock.now() + limit, peer.acks));
                 }
             }
         }
@@ -194,22 +196,26 @@ impl Control {
     }
 
     fn is_connected(&self, wish: &Wish, id: EndpointId) -> bool {
-        let until = self.wait_moved(wish.nic, &wish.peer, id);
+        let is_over = self.wait_moved(wish.nic, &wish.peer, id, self.latest());
         let mut table = self.table.lock();
         let entry = table.entry_of(wish.nic, &wish.peer, id);
-        until && entry.is_some_and(|entry| entry.machine.is_connected())
+        is_over && entry.is_some_and(|entry| entry.machine.is_connected())
+    }
+
+    /// How long queue pairs may be moved that somebody waits for.
+    fn latest(&self) -> Instant {
+        self.clock.now() + MOVE_LIMIT
     }
 
     /// Takes out a connection that was not made.
     fn forget(&self, wish: &Wish, id: EndpointId) {
         let gone = self.table.lock().remove(wish.nic, &wish.peer, id);
-        if let Some(entry) = gone
-            && entry.machine.is_sendable()
-        {
+        let Some(leaving) = gone else { return };
+        self.stop(&leaving);
+        if leaving.entry.machine.is_sendable() {
             let why = SliceFault::new(FaultClass::Rail, Phase::Handshake, "the ack was refused");
-            self.end(wish.nic, &wish.peer, entry, &why);
+            self.tell_end(leaving, &why);
         }
-        self.moved.notify_all();
     }
 
     /// Whether the peer confirmed the fence.

@@ -1,13 +1,15 @@
 //! A peer asks: which connection it means, and what it is answered.
 
+use std::time::Instant;
+
 use te_metadata::{EndpointMessage, QpNumber};
 use te_topology::NicIndex;
 use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::{Control, MAX_QUEUE_PAIRS};
 use crate::endpoint::{
-    AckRefused, Endpoint, HandshakeError, NicPath, OnRequest, PeerEnds, answer, filled_refusal,
-    read_peer,
+    AckRefused, Endpoint, Ends, HandshakeError, NicPath, OnRequest, PeerEnds, answer,
+    filled_refusal, read_peer,
 };
 use crate::fence;
 use crate::worker::EndpointId;
@@ -23,8 +25,12 @@ struct Parties {
 }
 
 impl Control {
-    /// Answers a peer's question. May wait for the kernel.
-    pub(super) fn run_passive(&self, question: &EndpointMessage) -> EndpointMessage {
+    /// Answers a peer's question, which is not worth while after `until`. May wait for the kernel.
+    pub(super) fn run_passive(
+        &self,
+        question: &EndpointMessage,
+        until: Instant,
+    ) -> EndpointMessage {
         let parties = match self.parties(question) {
             Ok(parties) => parties,
             Err(reason) => return EndpointMessage::refusal(reason),
@@ -35,7 +41,7 @@ impl Control {
         if question.ready_ack == Some(true) {
             return self.on_ack(&parties, &question.qp_num);
         }
-        self.on_request(&parties, question)
+        self.on_request(&parties, question, until)
     }
 
     fn parties(&self, question: &EndpointMessage) -> Result<Parties, String> {
@@ -72,7 +78,12 @@ impl Control {
         }
     }
 
-    fn on_request(&self, parties: &Parties, question: &EndpointMessage) -> EndpointMessage {
+    fn on_request(
+        &self,
+        parties: &Parties,
+        question: &EndpointMessage,
+        until: Instant,
+    ) -> EndpointMessage {
         let peer = match read_peer(question) {
             Ok(peer) => peer,
             Err(error) => return EndpointMessage::refusal(error.text()),
@@ -82,16 +93,20 @@ impl Control {
             let reason = format!("{count} queue pairs, 1 to {MAX_QUEUE_PAIRS} are possible");
             return EndpointMessage::refusal(reason);
         }
+        if !self.table.lock().has_place(parties.nic, count) {
+            let reason = format!("there is no room for {count} queue pairs of one peer");
+            return EndpointMessage::refusal(reason);
+        }
         for _ in 0..ROUNDS {
             match self.look_at(parties, &peer) {
                 Look::Answer(message) => return message,
                 Look::Move(id) => return self.move_for(parties, id, &peer),
                 Look::Busy(id) => {
-                    if !self.wait_moved(parties.nic, &parties.them, id) {
-                        break;
+                    if !self.wait_moved(parties.nic, &parties.them, id, until) {
+                        return EndpointMessage::refusal("connecting takes too long");
                     }
                 }
-                Look::Nothing => match self.make_for(parties, &peer.ends.queue_pairs) {
+                Look::Nothing => match self.make_for(parties, &peer) {
                     Ok(Some(id)) => return self.move_for(parties, id, &peer),
                     Ok(None) => {}
                     Err(error) => return EndpointMessage::refusal(error.text()),
@@ -103,24 +118,39 @@ impl Control {
 
     /// What is there, and what the question means for it.
     fn look_at(&self, parties: &Parties, peer: &PeerEnds) -> Look {
-        let Parties { nic, us, them } = parties;
+        let Parties { nic, them, .. } = parties;
+        let now = self.clock.now();
         let mut table = self.table.lock();
         let Some(entry) = table.entry(*nic, them) else { return Look::Nothing };
         let id = entry.id;
-        match entry.machine.on_request(&peer.ends.queue_pairs) {
+        let process = peer.about.map(|about| about.incarnation);
+        match entry.machine.on_request(now, &peer.ends.queue_pairs, process) {
             OnRequest::Move => Look::Move(id),
             OnRequest::Busy => Look::Busy(id),
-            OnRequest::Same => Look::Answer(as_asked(answer(us, them, &entry.ends), peer)),
+            OnRequest::Same => Look::Answer(self.as_asked(parties, &entry.ends, peer)),
             OnRequest::Replace => {
                 let gone = table.remove(*nic, them, id);
                 drop(table);
-                let why = "the peer has other queue pairs: it began anew";
+                let why = "the peer began anew";
                 let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, why);
-                if let Some(entry) = gone {
-                    self.end(*nic, them, entry, &fault);
+                if let Some(leaving) = gone {
+                    self.end(leaving, &fault);
                 }
                 Look::Nothing
             }
+        }
+    }
+
+    /// The answer. Whoever does not know the ready-ack is not told of it, nor whoever is of another
+    /// kind of what we say to ours.
+    fn as_asked(&self, parties: &Parties, ends: &Ends, peer: &PeerEnds) -> EndpointMessage {
+        let Parties { nic, us, them } = parties;
+        let nic = self.nics.nic(*nic).filter(|_| peer.about.is_some());
+        let ours = nic.map(|nic| self.about(nic).to_payload());
+        EndpointMessage {
+            ready_ack: peer.acks.then_some(false),
+            payload: ours.unwrap_or_default(),
+            ..answer(us, them, ends)
         }
     }
 
@@ -128,12 +158,13 @@ impl Control {
     fn make_for(
         &self,
         parties: &Parties,
-        theirs: &[QpNumber],
+        peer: &PeerEnds,
     ) -> Result<Option<EndpointId>, HandshakeError> {
         let (nic, link) = self.nic(parties.nic)?;
-        let made = self.make(nic, &link, theirs.len())?;
+        let theirs = &peer.ends.queue_pairs;
+        let made = self.make((nic, &link), theirs.len(), &parties.them)?;
         let mut machine = Endpoint::new(theirs.len());
-        machine.on_request(theirs);
+        machine.on_request(self.clock.now(), theirs, peer.about.map(|about| about.incarnation));
         let mut table = self.table.lock();
         if table.closed {
             return Err(HandshakeError::TimedOut);
@@ -143,13 +174,13 @@ impl Control {
         }
         let (id, gone) = table.insert((parties.nic, &parties.them), machine, made);
         drop(table);
-        self.end_all(parties.nic, gone, "the connection gave way to others");
+        self.give_way(gone, &parties.them);
         Ok(Some(id))
     }
 
     /// Connects the queue pairs of a connection to those of the question.
     fn move_for(&self, parties: &Parties, id: EndpointId, peer: &PeerEnds) -> EndpointMessage {
-        let Parties { nic, us, them } = parties;
+        let Parties { nic, them, .. } = parties;
         let found = {
             let mut table = self.table.lock();
             let entry = table.entry_of(*nic, them, id);
@@ -159,13 +190,13 @@ impl Control {
             return EndpointMessage::refusal(HandshakeError::Replaced.text());
         };
         let moved =
-            self.nic(*nic).and_then(|(nic, link)| self.move_all((nic, &link), &pairs, &peer.ends));
+            self.nic(*nic).and_then(|(nic, link)| self.move_all((nic, &link), &pairs, peer));
         drop(pairs);
-        let until = peer.acks.then(|| self.clock.now() + self.config.connection.ready_ack_limit);
-        let filled = as_asked(answer(us, them, &ends), peer);
-        match self.on_moved((*nic, them, id), moved, until) {
+        let until = self.clock.now() + self.config.connection.ready_ack_limit;
+        let filled = self.as_asked(parties, &ends, peer);
+        match self.on_moved((*nic, them, id), moved, (until, peer.acks)) {
             Ok(()) => {
-                if let Some(until) = until {
+                if peer.acks {
                     let gone = self.table.lock().note_half_open(until, (*nic, them), id);
                     self.end_half_open(gone);
                     self.bell.ring();
@@ -184,8 +215,9 @@ impl Control {
         let why = "too many connections of this peer wait for its ready-ack";
         let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
         for (nic, peer, id) in gone {
-            if let Some(entry) = self.table.lock().remove(nic, &peer, id) {
-                self.end(nic, &peer, entry, &fault);
+            let gone = self.table.lock().remove(nic, &peer, id);
+            if let Some(leaving) = gone {
+                self.end(leaving, &fault);
             }
         }
     }
@@ -199,16 +231,29 @@ impl Control {
             let id = entry.map(|entry| entry.id);
             id.and_then(|id| table.remove(*nic, them, id))
         };
-        // Of a connection that is not here any more the queue pairs are in ERR or gone.
-        let Some(entry) = found else { return fence::confirmation() };
-        let pairs = entry.queue_pairs.clone();
-        let ended = pairs.iter().try_for_each(|pair| pair.to_error());
+        let Some(leaving) = found else { return self.on_late_fence(parties, theirs) };
+        let ended = self.try_stop(&leaving);
         let fault = SliceFault::new(FaultClass::Rail, Phase::Payload, "the peer fenced it");
-        self.end(*nic, them, entry, &fault);
+        self.tell_end(leaving, &fault);
         match ended {
             Ok(()) => fence::confirmation(),
             Err(error) => EndpointMessage::refusal(error.to_string()),
         }
+    }
+
+    /// Of a connection that is not here any more the queue pairs are in ERR or gone, unless somebody is
+    /// about to end them.
+    fn on_late_fence(&self, parties: &Parties, theirs: &[QpNumber]) -> EndpointMessage {
+        let until = self.clock.now() + self.config.work.fence_limit;
+        let mut table = self.table.lock();
+        while table.is_leaving(parties.nic, &parties.them, theirs) {
+            let left = until.saturating_duration_since(self.clock.now());
+            if left.is_zero() {
+                return EndpointMessage::refusal("the connection is about to end");
+            }
+            self.moved.wait_for(&mut table, left);
+        }
+        fence::confirmation()
     }
 }
 
@@ -218,9 +263,4 @@ enum Look {
     Move(EndpointId),
     Busy(EndpointId),
     Nothing,
-}
-
-/// Whoever does not know the ready-ack is not told of it.
-fn as_asked(message: EndpointMessage, peer: &PeerEnds) -> EndpointMessage {
-    EndpointMessage { ready_ack: peer.acks.then_some(false), ..message }
 }

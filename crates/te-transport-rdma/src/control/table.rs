@@ -1,22 +1,31 @@
 //! Every connection of every NIC of ours, and what is known of servers.
 //!
+//! Every worker takes the lock that this is behind, so that nobody asks the kernel for anything under
+//! it.
+//!
 //! I1  A connection is found by our NIC and the path of the peer's, and there is one.
-//! I2  A connection that is not here any more has its queue pairs in ERR: who asks for a fence on it
-//!     is told the truth.
-//! I3  Who takes a connection out tells the worker, which waits for what was posted; one that was
-//!     never ready is known to no worker, and its queue pairs end where it is dropped.
+//! I2  A connection that was taken out is known to be leaving until its queue pairs are in ERR: who
+//!     asks for a fence on it is told the truth.
+//! I3  Who takes a connection out ends its queue pairs and tells the worker, which waits for what was
+//!     posted; one that was never ready is known to no worker, and its queue pairs end where it is
+//!     dropped.
+//! I4  No server has more queue pairs on a NIC than it may, and no NIC more than it has room for.
+
+mod shelf;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use te_metadata::HostPort;
+use te_metadata::{HostPort, QpNumber};
 use te_topology::{Gid, NicIndex};
-use te_verbs::QueuePair;
+use te_verbs::{QueuePair, VerbsError};
 
+use self::shelf::Shelf;
 use crate::config::ConnectionSettings;
 use crate::endpoint::{Endpoint, Ends, NicPath};
-use crate::store::{ConnectPauses, Store, Used};
+use crate::nic::NicLimits;
+use crate::store::{ConnectPauses, Used};
 use crate::worker::EndpointId;
 
 /// Who has half open connections may have so many servers' worth of them in all.
@@ -33,15 +42,30 @@ pub(crate) struct Entry {
     pub(crate) used: Used,
 }
 
-impl Entry {
-    /// Nothing passes any more, in either direction.
-    fn stop(&self) {
-        for pair in &self.queue_pairs {
+/// A connection that was taken out, and whose queue pairs still have to end.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Leaving {
+    pub(crate) nic: NicIndex,
+    pub(crate) peer: NicPath,
+    pub(crate) entry: Entry,
+}
+
+impl Leaving {
+    /// Nothing passes any more, in either direction. Asks the kernel.
+    ///
+    /// # Errors
+    /// Of the first queue pair that could not be ended.
+    pub(crate) fn stop(&self) -> Result<(), VerbsError> {
+        let mut stopped = Ok(());
+        for pair in &self.entry.queue_pairs {
             // One that was never connected may refuse, and one of a device that is gone.
             if let Err(error) = pair.to_error() {
                 tracing::trace!(%error, "a queue pair could not be ended");
+                stopped = stopped.and(Err(error));
             }
         }
+        stopped
     }
 }
 
@@ -54,6 +78,8 @@ pub(crate) struct Wish {
     pub(crate) rpc: HostPort,
     /// The GID that the peer published.
     pub(crate) gid: Option<Gid>,
+    /// Whether it is of our own kind.
+    pub(crate) is_te: bool,
     /// Tries that failed.
     pub(crate) failed: u32,
     /// Whether a connection that waits for the peer's ready-ack has waited long enough.
@@ -71,7 +97,9 @@ struct HalfOpen {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Table {
-    stores: Vec<Store<NicPath, Entry>>,
+    shelves: Vec<Shelf>,
+    /// Connections that were taken out, with the peer's queue pairs, until ours are in ERR.
+    leaving: HashMap<EndpointId, (NicIndex, NicPath, Vec<QpNumber>)>,
     pub(crate) pauses: ConnectPauses,
     /// How many queue pairs a server uses, where it said so.
     pub(crate) counts: HashMap<Box<str>, usize>,
@@ -85,11 +113,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `bounds` are the numbers of connections that the NICs may have.
-    pub(crate) fn new(bounds: impl Iterator<Item = u32>, settings: &ConnectionSettings) -> Self {
-        let store = |bound| Store::new(settings.store, bound as usize);
+    /// `limits` are those of each NIC; one that could not be opened has none.
+    pub(crate) fn new<'a>(
+        limits: impl Iterator<Item = Option<&'a NicLimits>>,
+        settings: &ConnectionSettings,
+    ) -> Self {
         Self {
-            stores: bounds.map(store).collect(),
+            shelves: limits.map(|limits| Shelf::new(settings, limits)).collect(),
+            leaving: HashMap::new(),
             pauses: ConnectPauses::new(settings.pause),
             counts: HashMap::new(),
             half_open: VecDeque::new(),
@@ -101,7 +132,7 @@ impl Table {
     }
 
     pub(crate) fn entry(&mut self, nic: NicIndex, peer: &NicPath) -> Option<&mut Entry> {
-        self.stores.get_mut(nic.position())?.get_mut(peer)
+        self.shelves.get_mut(nic.position())?.get_mut(peer)
     }
 
     /// As `entry`, where it is still that one.
@@ -120,18 +151,26 @@ impl Table {
         (nic, peer): (NicIndex, &NicPath),
         machine: Endpoint,
         (queue_pairs, ends): (Vec<Arc<dyn QueuePair>>, Ends),
-    ) -> (EndpointId, Vec<Entry>) {
+    ) -> (EndpointId, Vec<Leaving>) {
         let (id, used) = (self.next, Used::default());
         self.next += 1;
-        let entry = Entry { id, machine, queue_pairs, ends, used: used.clone() };
-        match self.stores.get_mut(nic.position()) {
-            Some(store) => {
-                let gone = store.insert(peer.clone(), entry, used);
-                gone.iter().for_each(Entry::stop);
-                (id, gone)
-            }
-            None => (id, vec![entry]),
-        }
+        let entry = Entry { id, machine, queue_pairs, ends, used };
+        let shelf = self.shelves.get_mut(nic.position());
+        let gone = shelf.map_or_else(Vec::new, |shelf| shelf.insert(peer, entry));
+        (id, self.note_leaving(nic, gone))
+    }
+
+    /// Whether a connection of so many queue pairs may be.
+    pub(crate) fn has_place(&self, nic: NicIndex, queue_pairs: usize) -> bool {
+        self.shelves.get(nic.position()).is_some_and(|shelf| shelf.has_place(queue_pairs))
+    }
+
+    /// Takes out connections of a device that has no room for more queue pairs, so many of whoever has
+    /// most.
+    pub(crate) fn make_room(&mut self, nic: NicIndex, queue_pairs: usize) -> Vec<Leaving> {
+        let shelf = self.shelves.get_mut(nic.position());
+        let gone = shelf.map_or_else(Vec::new, |shelf| shelf.take_from_the_largest(queue_pairs));
+        self.note_leaving(nic, gone)
     }
 
     /// Takes a connection out, where it is still that one.
@@ -140,29 +179,47 @@ impl Table {
         nic: NicIndex,
         peer: &NicPath,
         id: EndpointId,
-    ) -> Option<Entry> {
-        self.entry_of(nic, peer, id)?.stop();
-        self.stores.get_mut(nic.position())?.remove(peer)
+    ) -> Option<Leaving> {
+        self.entry_of(nic, peer, id)?;
+        let entry = self.shelves.get_mut(nic.position())?.remove(peer)?;
+        self.note_leaving(nic, vec![(peer.clone(), entry)]).pop()
     }
 
     /// Takes out every connection of a NIC that `wanted` says.
-    pub(crate) fn drain(
-        &mut self,
-        nic: NicIndex,
-        wanted: impl Fn(&Entry) -> bool,
-    ) -> Vec<(NicPath, Entry)> {
-        let Some(store) = self.stores.get_mut(nic.position()) else { return Vec::new() };
-        let found = store.iter().filter(|(_, entry)| wanted(entry));
-        let stopped = found.inspect(|(_, entry)| entry.stop());
-        let paths: Vec<NicPath> = stopped.map(|(path, _)| path.clone()).collect();
-        let take = |path: NicPath| store.remove(&path).map(|entry| (path, entry));
-        paths.into_iter().filter_map(take).collect()
+    pub(crate) fn drain(&mut self, nic: NicIndex, wanted: impl Fn(&Entry) -> bool) -> Vec<Leaving> {
+        let shelf = self.shelves.get_mut(nic.position());
+        let gone = shelf.map_or_else(Vec::new, |shelf| shelf.drain(wanted));
+        self.note_leaving(nic, gone)
+    }
+
+    fn note_leaving(&mut self, nic: NicIndex, gone: Vec<(NicPath, Entry)>) -> Vec<Leaving> {
+        let leave = |(peer, entry): (NicPath, Entry)| {
+            // Nobody can fence what was never connected.
+            let theirs = entry.machine.peer();
+            if !theirs.is_empty() {
+                self.leaving.insert(entry.id, (nic, peer.clone(), theirs.to_vec()));
+            }
+            Leaving { nic, peer, entry }
+        };
+        gone.into_iter().map(leave).collect()
+    }
+
+    /// The queue pairs of a connection that left are in ERR.
+    pub(crate) fn left(&mut self, id: EndpointId) {
+        self.leaving.remove(&id);
+    }
+
+    /// Whether a connection with these queue pairs of the peer was taken out, and ours may still pass
+    /// something.
+    pub(crate) fn is_leaving(&self, nic: NicIndex, peer: &NicPath, theirs: &[QpNumber]) -> bool {
+        let mut leaving = self.leaving.values();
+        leaving.any(|(of, path, numbers)| *of == nic && path == peer && numbers == theirs)
     }
 
     /// Whether a NIC has a connection that works.
     pub(crate) fn is_connected(&self, nic: NicIndex) -> bool {
-        let store = self.stores.get(nic.position());
-        store.is_some_and(|store| store.iter().any(|(_, entry)| entry.machine.is_connected()))
+        let shelf = self.shelves.get(nic.position());
+        shelf.is_some_and(|shelf| shelf.iter().any(|(_, entry)| entry.machine.is_connected()))
     }
 
     /// Notes that a connection waits for the ready-ack. Gives those that have to go because their
@@ -173,10 +230,10 @@ impl Table {
         (nic, peer): (NicIndex, &NicPath),
         id: EndpointId,
     ) -> Vec<(NicIndex, NicPath, EndpointId)> {
-        let stores = &self.stores;
+        let shelves = &self.shelves;
         self.half_open.retain(|half| {
-            let store = stores.get(half.key.0.position());
-            let entry = store.and_then(|store| store.get(&half.key.1));
+            let shelf = shelves.get(half.key.0.position());
+            let entry = shelf.and_then(|shelf| shelf.get(&half.key.1));
             entry.is_some_and(|e| e.id == half.id && e.machine.half_open_until().is_some())
         });
         self.half_open.push_back(HalfOpen { until, key: (nic, peer.clone()), id });
@@ -191,12 +248,11 @@ impl Table {
     }
 
     /// Takes the next connection whose ready-ack did not come in time.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Option<(NicIndex, NicPath, Entry)> {
+    pub(crate) fn overdue(&mut self, now: Instant) -> Option<Leaving> {
         while self.half_open.front().is_some_and(|half| half.until <= now) {
             let HalfOpen { key: (nic, peer), id, .. } = self.half_open.pop_front()?;
             if self.entry_of(nic, &peer, id).is_some_and(|entry| entry.machine.is_overdue(now)) {
-                let entry = self.remove(nic, &peer, id)?;
-                return Some((nic, peer, entry));
+                return self.remove(nic, &peer, id);
             }
         }
         None
@@ -220,14 +276,11 @@ impl Table {
     }
 
     /// Takes everything out; nothing comes in any more.
-    pub(crate) fn close(&mut self) -> Vec<Entry> {
+    pub(crate) fn close(&mut self) -> Vec<Leaving> {
         self.closed = true;
         self.retries.clear();
         self.half_open.clear();
-        let mut gone = Vec::new();
-        for nic in (0..self.stores.len()).filter_map(NicIndex::new) {
-            gone.extend(self.drain(nic, |_| true).into_iter().map(|(_, entry)| entry));
-        }
-        gone
+        let nics = (0..self.shelves.len()).filter_map(NicIndex::new);
+        nics.flat_map(|nic| self.drain(nic, |_| true)).collect()
     }
 }

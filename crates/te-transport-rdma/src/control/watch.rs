@@ -1,4 +1,4 @@
-//! The thread that watches time, and the one that watches devices.
+//! The thread that watches time, the one that watches devices, and those of NICs that come back.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 
 use super::Control;
 use super::refusals::Told;
-use crate::nic::NicFault;
+use crate::nic::{NicChange, NicFault};
 use crate::worker::Inbox;
 
 impl Control {
@@ -25,7 +25,7 @@ impl Control {
     }
 
     /// Takes the events of devices until the table is closed.
-    pub(super) fn watch_devices(&self) {
+    pub(super) fn watch_devices(self: &Arc<Self>) {
         while !self.table.lock().closed {
             let next = self.look_at_devices(self.clock.now());
             let snapshot = self.nics.snapshot();
@@ -41,29 +41,57 @@ impl Control {
     }
 
     /// Takes the events of every device. Gives when to look again without one.
-    fn look_at_devices(&self, now: Instant) -> Option<Instant> {
+    fn look_at_devices(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut next = None;
         for nic in self.nics.iter() {
-            let complete = |index: NicIndex| {
-                self.memory.complete(index).map_err(|error| error.to_string().into())
-            };
-            let advance = self.nics.advance(nic.index(), now, &complete);
-            for change in &advance.changes {
-                self.on_change(nic.index(), change);
+            let advance = self.nics.advance(nic.index(), now);
+            self.on_changes(nic.index(), &advance.changes);
+            if advance.returns {
+                self.begin_return(nic.index());
             }
             next = [next, advance.deadline].into_iter().flatten().min();
         }
         next
     }
 
+    fn on_changes(&self, nic: NicIndex, changes: &[NicChange]) {
+        changes.iter().for_each(|change| self.on_change(nic, change));
+    }
+
+    /// Registers on a NIC what is missing there, on a thread of its own: it may take minutes, and
+    /// meanwhile things happen to other NICs.
+    fn begin_return(self: &Arc<Self>, nic: NicIndex) {
+        let control = Arc::clone(self);
+        if let Err(error) = self.threads.spawn("te-rdma-return", move || control.come_back(nic)) {
+            let failed = Err(format!("no thread: {error}").into());
+            self.on_changes(nic, &self.nics.on_completed(nic, self.clock.now(), failed));
+        }
+    }
+
+    fn come_back(&self, nic: NicIndex) {
+        let complete = || self.memory.complete(nic).map_err(|error| error.to_string().into());
+        let changes = self.nics.on_completed(nic, self.clock.now(), complete());
+        self.on_changes(nic, &changes);
+        // A buffer that came between registering what was missing and the news found the NIC still
+        // inactive.
+        if changes.contains(&NicChange::Activated)
+            && let Err(cause) = complete()
+        {
+            self.on_changes(nic, &self.nics.on_lost(nic, self.clock.now(), cause));
+        }
+        // It has another time at which it is looked at.
+        self.device_bell.ring();
+    }
+
     /// Does what has its time.
     fn run_due(self: &Arc<Self>, now: Instant) {
         loop {
-            let Some((nic, peer, entry)) = self.table.lock().overdue(now) else { break };
-            tracing::debug!(%peer, "no ready-ack in time");
+            let gone = self.table.lock().overdue(now);
+            let Some(leaving) = gone else { break };
+            tracing::debug!(peer = %leaving.peer, "no ready-ack in time");
             let why = "the peer did not acknowledge the connection";
             let fault = SliceFault::new(FaultClass::Rail, Phase::Handshake, why);
-            self.end(nic, &peer, entry, &fault);
+            self.end(leaving, &fault);
         }
         loop {
             let Some(wish) = self.table.lock().due(now) else { break };

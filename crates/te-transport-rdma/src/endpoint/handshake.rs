@@ -20,6 +20,7 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use te_verbs::VerbsError;
 use thiserror::Error;
 
+use super::about::About;
 use super::path::NicPath;
 
 /// What one end says of itself.
@@ -37,6 +38,8 @@ pub(crate) struct PeerEnds {
     pub(crate) ends: Ends,
     /// Whether it knows the ready-ack; else both are connected at once.
     pub(crate) acks: bool,
+    /// What it says of itself as one of our own engines.
+    pub(crate) about: Option<About>,
 }
 
 /// Why two NICs did not connect.
@@ -157,8 +160,8 @@ pub(crate) fn request(us: &NicPath, them: &NicPath, ends: &Ends) -> EndpointMess
 }
 
 /// The second question: our queue pairs are connected.
-pub(crate) fn ready(us: &NicPath, them: &NicPath, ends: &Ends) -> EndpointMessage {
-    EndpointMessage { ready_ack: Some(true), ..request(us, them, ends) }
+pub(crate) fn ready(question: EndpointMessage) -> EndpointMessage {
+    EndpointMessage { ready_ack: Some(true), ..question }
 }
 
 /// The answer of the passive side.
@@ -177,7 +180,8 @@ pub(crate) fn read_peer(message: &EndpointMessage) -> Result<PeerEnds, Handshake
     let gid = Gid::parse_bytes(&message.local_gid).filter(|gid| !gid.is_null()).ok_or_else(bad)?;
     let queue_pairs = message.qp_num.clone();
     let ends = Ends { gid, lid: message.local_lid, queue_pairs };
-    Ok(PeerEnds { ends, acks: message.ready_ack.is_some() })
+    let about = About::read(&message.payload);
+    Ok(PeerEnds { ends, acks: message.ready_ack.is_some(), about })
 }
 
 /// Reads the answer to a question. Where it says no GID, `published` is the one that the peer's

@@ -14,10 +14,14 @@
 //! I2  An ack with other numbers than the connection has changes nothing (J86).
 //! I3  The numbers of a connection never change: other numbers of the peer make another endpoint.
 //! I4  Waiting ends by itself.
+//! I5  Equal numbers mean the same connection only for as long as a handshake may take, and only of the
+//!     same process where the peer says which it is. A NIC of a host that started again counts its
+//!     queue pairs from the beginning: its packets are new ones, which the old queue pairs would
+//!     take for repetitions.
 
 use std::time::Instant;
 
-use te_metadata::{QpNumber, sabotage};
+use te_metadata::{Incarnation, QpNumber, sabotage};
 use thiserror::Error;
 
 /// See the module.
@@ -32,9 +36,21 @@ pub(crate) struct Endpoint {
 enum State {
     Idle,
     Offered,
-    Moving { peer: Vec<QpNumber> },
-    Waiting { peer: Vec<QpNumber>, until: Instant },
-    Ready { peer: Vec<QpNumber> },
+    Moving {
+        peer: Vec<QpNumber>,
+        process: Option<Incarnation>,
+    },
+    Waiting {
+        peer: Vec<QpNumber>,
+        process: Option<Incarnation>,
+        until: Instant,
+    },
+    /// Until then it may be asked for once more.
+    Ready {
+        peer: Vec<QpNumber>,
+        process: Option<Incarnation>,
+        until: Instant,
+    },
     Gone,
 }
 
@@ -86,16 +102,24 @@ impl Endpoint {
         }
     }
 
-    /// The peer asks us.
-    pub(crate) fn on_request(&mut self, theirs: &[QpNumber]) -> OnRequest {
+    /// The peer asks us, `process` being its process where it says so.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Instant,
+        theirs: &[QpNumber],
+        process: Option<Incarnation>,
+    ) -> OnRequest {
         match &self.state {
             // Both asked at once: each connects what the other offered, and both mean the same.
             State::Idle | State::Offered if theirs.len() == self.n_queue_pairs => {
-                self.state = State::Moving { peer: theirs.to_vec() };
+                self.state = State::Moving { peer: theirs.to_vec(), process };
                 OnRequest::Move
             }
             State::Moving { .. } => OnRequest::Busy,
-            State::Waiting { peer, .. } | State::Ready { peer } if peer == theirs => {
+            State::Waiting { peer, process: known, until }
+            | State::Ready { peer, process: known, until }
+                if peer == theirs && now < *until && !differ(*known, process) =>
+            {
                 OnRequest::Same
             }
             _ => OnRequest::Replace,
@@ -103,39 +127,49 @@ impl Endpoint {
     }
 
     /// The peer answered our question.
-    pub(crate) fn on_answer(&mut self, theirs: &[QpNumber]) -> OnAnswer {
+    pub(crate) fn on_answer(
+        &mut self,
+        theirs: &[QpNumber],
+        process: Option<Incarnation>,
+    ) -> OnAnswer {
         match &self.state {
             State::Offered => {
-                self.state = State::Moving { peer: theirs.to_vec() };
+                self.state = State::Moving { peer: theirs.to_vec(), process };
                 OnAnswer::Move
             }
             State::Moving { .. } => OnAnswer::Busy,
-            State::Waiting { peer, .. } | State::Ready { peer } if peer == theirs => OnAnswer::Keep,
+            State::Waiting { peer, process: known, .. }
+            | State::Ready { peer, process: known, .. }
+                if peer == theirs && !differ(*known, process) =>
+            {
+                OnAnswer::Keep
+            }
             _ => OnAnswer::Stale,
         }
     }
 
-    /// The queue pairs are moved. `until` is given where an ack has to come.
-    pub(crate) fn moved(&mut self, until: Option<Instant>) {
-        let State::Moving { peer } = &mut self.state else { return };
-        let peer = std::mem::take(peer);
-        self.state = match until {
-            Some(until) => State::Waiting { peer, until },
-            None => State::Ready { peer },
+    /// The queue pairs are moved. `until` is the end of the handshake, at which the ack is there
+    /// where one has to come.
+    pub(crate) fn moved(&mut self, until: Instant, acks: bool) {
+        let State::Moving { peer, process } = &mut self.state else { return };
+        let (peer, process) = (std::mem::take(peer), *process);
+        self.state = match acks {
+            true => State::Waiting { peer, process, until },
+            false => State::Ready { peer, process, until },
         };
     }
 
     /// The ack came, or ours was answered. Whether the endpoint is ready by this.
     pub(crate) fn acked(&mut self, theirs: &[QpNumber]) -> Result<bool, AckRefused> {
         match &mut self.state {
-            State::Waiting { peer, .. }
+            State::Waiting { peer, process, until }
                 if peer == theirs || sabotage::is_off("rdma-ack-numbers") =>
             {
-                let peer = std::mem::take(peer);
-                self.state = State::Ready { peer };
+                let (peer, process, until) = (std::mem::take(peer), *process, *until);
+                self.state = State::Ready { peer, process, until };
                 Ok(true)
             }
-            State::Ready { peer } if peer == theirs => Ok(false),
+            State::Ready { peer, .. } if peer == theirs => Ok(false),
             State::Waiting { .. } | State::Ready { .. } => Err(AckRefused::OtherQueuePairs),
             _ => Err(AckRefused::NotConnected),
         }
@@ -176,10 +210,17 @@ impl Endpoint {
     /// The peer's queue pairs, once they are known.
     pub(crate) fn peer(&self) -> &[QpNumber] {
         match &self.state {
-            State::Moving { peer } | State::Waiting { peer, .. } | State::Ready { peer } => peer,
+            State::Moving { peer, .. }
+            | State::Waiting { peer, .. }
+            | State::Ready { peer, .. } => peer,
             State::Idle | State::Offered | State::Gone => &[],
         }
     }
+}
+
+/// Whether both are known, and are two.
+fn differ(known: Option<Incarnation>, said: Option<Incarnation>) -> bool {
+    known.zip(said).is_some_and(|(known, said)| known != said)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ fn c31_a_nic_that_comes_back_gets_what_it_lacks() {
     let complete = |nic| world.table.complete(nic).map_err(|error| error.to_string().into());
     let nics = &world.table.nics;
     world.devices[1].port_down(1);
-    nics.advance(index(1), now, &complete);
+    nics.advance_and_complete(index(1), now, &complete);
     world.table.register(&one).unwrap();
     world.devices[1].fail_call(VerbsCall::Register, 0, libc::ENOMEM);
     world.table.register(&other).unwrap();
@@ -151,12 +151,12 @@ fn c31_a_nic_that_comes_back_gets_what_it_lacks() {
     assert_eq!(world.table.view().local_piece(index(1), missing, 1), None);
     assert!(world.table.view().local_piece(index(0), missing, 1).is_some());
     world.devices[1].port_up(1);
-    nics.advance(index(1), now, &complete);
+    nics.advance_and_complete(index(1), now, &complete);
     // It refuses once more, and the NIC stays away.
     world.devices[1].fail_call(VerbsCall::Register, 0, libc::ENOMEM);
-    let step = nics.advance(index(1), now + Duration::from_millis(500), &complete);
+    let step = nics.advance_and_complete(index(1), now + Duration::from_millis(500), &complete);
     assert!(step.changes.is_empty() && !nics.snapshot().is_active(index(1)));
-    let step = nics.advance(index(1), now + Duration::from_secs(1), &complete);
+    let step = nics.advance_and_complete(index(1), now + Duration::from_secs(1), &complete);
     assert_eq!(step.changes, [crate::nic::NicChange::Activated]);
     assert_eq!(world.regions(), [2, 2]);
     assert!(world.table.view().local_piece(index(1), missing, 1).is_some());
@@ -170,7 +170,7 @@ fn c31_memory_that_no_nic_takes_is_refused() {
     let world = world(devices(1), MemorySettings::default());
     let buffer = world.buffer(4096);
     world.devices[0].port_down(1);
-    world.table.nics.advance(index(0), begin(), &|_| Ok(()));
+    world.table.nics.advance_and_complete(index(0), begin(), &|_| Ok(()));
     world.devices[0].fail_call(VerbsCall::Register, 0, libc::ENOMEM);
     assert!(world.table.register(&buffer).is_err());
     world.table.register(&buffer).unwrap();

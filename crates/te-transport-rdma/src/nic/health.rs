@@ -52,6 +52,13 @@ pub(crate) enum NicFault {
     NoCompletionVector,
 }
 
+impl NicFault {
+    /// Whether it may pass without anybody changing a setting.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::PortDown { .. })
+    }
+}
+
 /// What has to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reaction {
@@ -60,6 +67,7 @@ pub(super) enum Reaction {
     Deactivate(NicFault),
     Move(NicLink),
     QueuePairFatal { number: u32 },
+    CompletionQueueFailed,
 }
 
 /// See the module.
@@ -67,6 +75,8 @@ pub(super) enum Reaction {
 pub(super) struct NicHealth {
     is_active: bool,
     is_gone: bool,
+    /// Whether memory is registered on it so that it may become active; it is not looked at then.
+    is_returning: bool,
     /// When the NIC is looked at again.
     look_at: Option<Instant>,
     /// The wait after the next look that fails.
@@ -76,18 +86,28 @@ pub(super) struct NicHealth {
 impl NicHealth {
     /// Of a NIC that is active.
     pub(super) fn active() -> Self {
-        Self { is_active: true, is_gone: false, look_at: None, wait: Duration::ZERO }
+        Self { is_active: true, ..Self::still(false) }
     }
 
     /// Of a NIC that could be opened and is not active.
     pub(super) fn inactive(now: Instant, faults: &FaultSettings) -> Self {
         let wait = faults.recover_after;
-        Self { is_active: false, look_at: Some(now + wait), wait, is_gone: false }
+        Self { look_at: Some(now + wait), wait, ..Self::still(false) }
     }
 
     /// Of a NIC that could not be opened.
     pub(super) fn gone() -> Self {
-        Self { is_active: false, is_gone: true, look_at: None, wait: Duration::ZERO }
+        Self::still(true)
+    }
+
+    fn still(is_gone: bool) -> Self {
+        let (is_active, is_returning) = (false, false);
+        Self { is_active, is_gone, is_returning, look_at: None, wait: Duration::ZERO }
+    }
+
+    /// Memory is registered on it from now on, until it is told as looked at.
+    pub(super) fn begin_return(&mut self) {
+        self.is_returning = true;
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -96,12 +116,12 @@ impl NicHealth {
 
     /// When the NIC is looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.look_at
+        self.look_at.filter(|_| !self.is_returning)
     }
 
     /// Whether it is to be looked at now.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
-        let is_due = self.look_at.is_some_and(|at| at <= now);
+        let is_due = self.deadline().is_some_and(|at| at <= now);
         if is_due {
             self.look_at = None;
         }
@@ -132,6 +152,7 @@ impl NicHealth {
                 Reaction::None
             }
             DeviceEvent::QueuePairFatal { number } => Reaction::QueuePairFatal { number },
+            DeviceEvent::CompletionQueueError if !self.is_active => Reaction::CompletionQueueFailed,
             DeviceEvent::CompletionQueueError => {
                 self.leave(now, NicFault::CompletionQueue, faults.recover_after, faults)
             }
@@ -166,6 +187,7 @@ impl NicHealth {
         found: Result<NicLink, NicFault>,
         faults: &FaultSettings,
     ) -> Reaction {
+        self.is_returning = false;
         match found {
             _ if self.is_gone => Reaction::None,
             Ok(link) if !self.is_active => {

@@ -11,6 +11,8 @@ pub(crate) struct NicLimits {
     pub(crate) queue_pairs: u32,
     /// Connections.
     pub(crate) max_endpoints: u32,
+    /// Queue pairs of all connections, whose number peers choose.
+    pub(crate) max_queue_pairs: u32,
     /// What a queue pair has room for. The device may still refuse as many inline bytes, which it
     /// does not say beforehand.
     pub(crate) capacity: QueuePairCapacity,
@@ -28,9 +30,11 @@ impl NicLimits {
     pub(crate) fn new(config: &RdmaConfig, device: &DeviceAttributes) -> Self {
         let set = &config.connection;
         let queue_pairs = set.queue_pairs.max(1);
+        let max_endpoints = set.max_endpoints.min(device.max_qp / queue_pairs).max(1);
         Self {
             queue_pairs,
-            max_endpoints: set.max_endpoints.min(device.max_qp / queue_pairs).max(1),
+            max_endpoints,
+            max_queue_pairs: max_endpoints.saturating_mul(queue_pairs),
             capacity: QueuePairCapacity {
                 send_requests: set.max_requests.min(device.max_qp_wr).max(1),
                 receive_requests: 1,
@@ -69,7 +73,8 @@ mod tests {
     fn e5_a_small_device_lowers_its_own_limits_only() {
         let config = RdmaConfig::default();
         let small = NicLimits::new(&config, &device());
-        assert_eq!((small.queue_pairs, small.max_endpoints), (2, 500));
+        let counts = (small.queue_pairs, small.max_endpoints, small.max_queue_pairs);
+        assert_eq!(counts, (2, 500, 1000));
         assert_eq!((small.capacity.send_requests, small.capacity.ranges), (128, 3));
         assert_eq!((small.completion_entries, small.max_region), (2000, 1 << 31));
         assert_eq!((small.reads_as_target, small.reads_as_initiator), (4, 2));

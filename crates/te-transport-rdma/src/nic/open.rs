@@ -40,7 +40,7 @@ pub(crate) enum NicsError {
         /// What there is.
         present: Vec<NicName>,
     },
-    /// No NIC can be used; the causes are those of each.
+    /// No NIC can be used, and none will by itself; the causes are those of each.
     #[error("no RDMA device can be used: {}", list_of(.causes))]
     AllFailed {
         /// One for each, in order.
@@ -67,7 +67,8 @@ fn list_of(causes: &[(NicName, NicFault)]) -> String {
 }
 
 impl Nics {
-    /// Opens the NICs that are set. One that fails keeps its slot and is never chosen (J85).
+    /// Opens the NICs that are set. One that fails keeps its slot and is never chosen (J85); that all
+    /// ports are down is no error where that is waited for.
     ///
     /// # Errors
     /// See [`NicsError`]; wrong settings are found before anything is opened (J84).
@@ -96,13 +97,17 @@ impl Nics {
             let health = Mutex::new(health);
             list.push(Nic { index, name, opened, failures, refuses_inline, health });
         }
-        if views.iter().all(|view| view.link.is_err()) {
+        let serves = |view: &NicView| match &view.link {
+            Ok(_) => true,
+            Err(fault) => config.wait_for_ports && fault.passes(),
+        };
+        if !views.iter().any(serves) {
             let cause = |view: NicView| Some((view.name, view.link.err()?));
             return Err(NicsError::AllFailed {
                 causes: views.into_iter().filter_map(cause).collect(),
             });
         }
-        let snapshot = Arc::new(Published::new(NicSnapshot { nics: views }));
+        let snapshot = Arc::new(Published::new(NicSnapshot::new(views)));
         let (device, faults) = (config.device.clone(), config.faults.clone());
         Ok(Self { list, snapshot, device, faults })
     }

@@ -44,7 +44,30 @@ fn nothing_missing(_: NicIndex) -> Result<(), Box<str>> {
 }
 
 fn advance(nics: &Nics, nic: usize, now: Instant) -> Vec<NicChange> {
-    nics.advance(index(nic), now, &nothing_missing).changes
+    nics.advance_and_complete(index(nic), now, &nothing_missing).changes
+}
+
+impl Nics {
+    /// As the thread of devices and that of a NIC that comes back do it.
+    pub(crate) fn advance_and_complete(
+        &self,
+        index: NicIndex,
+        now: Instant,
+        complete: &dyn Fn(NicIndex) -> Result<(), Box<str>>,
+    ) -> Advance {
+        let mut step = self.advance(index, now);
+        if step.returns {
+            let changes = self.on_completed(index, now, complete(index));
+            let is_active = changes.contains(&NicChange::Activated);
+            step.changes.extend(changes);
+            if let Some(cause) = is_active.then(|| complete(index).err()).flatten() {
+                step.changes.extend(self.on_lost(index, now, cause));
+            }
+            // Nothing is due at that time.
+            step.deadline = self.advance(index, now - MS).deadline;
+        }
+        step
+    }
 }
 
 const MS: Duration = Duration::from_millis(1);
@@ -104,11 +127,30 @@ fn e1_no_usable_device_is_an_error_that_names_each_cause() {
     let (fake, devices) = fabric(2);
     devices[0].fail_call(VerbsCall::Open, 0, libc::EACCES);
     devices[1].port_down(1);
-    let error = open(&fake, &RdmaConfig::default()).unwrap_err().to_string();
+    let at_once = RdmaConfig { wait_for_ports: false, ..RdmaConfig::default() };
+    let error = open(&fake, &at_once).unwrap_err().to_string();
     for part in ["rxe0: the device does not answer: ", "rxe1: port 1 is not active"] {
         assert!(error.contains(part), "{error}");
     }
     assert!(matches!(open(&Fake::new(1), &RdmaConfig::default()), Err(NicsError::NoDevice)));
+}
+
+/// A port that is down at the start is waited for; what will not pass by itself is not.
+#[test]
+fn ports_that_are_down_at_the_start_are_waited_for() {
+    let (fake, devices) = fabric(2);
+    devices.iter().for_each(|device| device.port_down(1));
+    let nics = open(&fake, &RdmaConfig::default()).unwrap();
+    assert!(!nics.snapshot().has_served() && nics.snapshot().active().next().is_none());
+    devices[1].port_up(1);
+    let later = begin() + RdmaConfig::default().faults.recover_after * 2;
+    assert!(advance(&nics, 1, begin()).is_empty());
+    assert_eq!(advance(&nics, 1, later), [NicChange::Activated]);
+    assert!(nics.snapshot().has_served() && nics.snapshot().is_active(index(1)));
+    devices[0].port_up(1);
+    let mut config = RdmaConfig::default();
+    config.device.gid = GidWish { index: Some(7), per_nic: [].into() };
+    assert!(matches!(open(&fake, &config), Err(NicsError::AllFailed { .. })), "no GID 7 comes");
 }
 
 /// rdma fault 9: an unknown device name is a named error, also from the topology.
@@ -183,7 +225,7 @@ fn j87_a_device_that_tells_nothing_is_gone() {
     let (fake, devices) = fabric(1);
     let nics = open(&fake, &RdmaConfig::default()).unwrap();
     devices[0].fail_call(VerbsCall::Event, 0, libc::EIO);
-    let advance = nics.advance(index(0), begin(), &nothing_missing);
+    let advance = nics.advance_and_complete(index(0), begin(), &nothing_missing);
     assert!(matches!(&advance.changes[..], [NicChange::Deactivated(NicFault::Gone(_))]));
     assert_eq!(advance.deadline, None);
 }
@@ -200,7 +242,7 @@ fn e55_a_flapping_port_is_back_soon_after_it_is_active() {
     assert!(nics.version() > version);
     devices[0].port_up(1);
     let flapped = now + 300 * MS;
-    let back = nics.advance(index(0), flapped, &nothing_missing);
+    let back = nics.advance_and_complete(index(0), flapped, &nothing_missing);
     assert!(back.changes.is_empty());
     assert_eq!(back.deadline, Some(flapped + 500 * MS));
     assert!(advance(&nics, 0, flapped + 499 * MS).is_empty());
@@ -216,7 +258,7 @@ fn e55_a_port_that_comes_back_silently_is_found() {
     let nics = open(&fake, &RdmaConfig::default()).unwrap();
     let now = begin();
     devices[0].port_down(1);
-    let down = nics.advance(index(0), now, &nothing_missing);
+    let down = nics.advance_and_complete(index(0), now, &nothing_missing);
     let deadline = down.deadline.unwrap();
     assert_eq!(deadline, now + Duration::from_secs(5));
     let mut port = device(0).ports[0].attributes;
@@ -237,7 +279,7 @@ fn e55_looks_that_fail_back_off() {
     let refuse = |_: NicIndex| Err("no room".into());
     let mut waits = Vec::new();
     for _ in 0..7 {
-        let step = nics.advance(index(0), now, &refuse);
+        let step = nics.advance_and_complete(index(0), now, &refuse);
         assert!(step.changes.is_empty());
         let next = step.deadline.unwrap();
         waits.push((next - now).as_millis());
@@ -263,7 +305,7 @@ fn what_is_missing_is_asked_for_again_after_the_news() {
         asked.borrow_mut().push(is_active);
         if is_active { Err("no room".into()) } else { Ok(()) }
     };
-    let step = nics.advance(index(0), now + 500 * MS, &complete);
+    let step = nics.advance_and_complete(index(0), now + 500 * MS, &complete);
     let lost = NicChange::Deactivated(NicFault::Memory("no room".into()));
     assert_eq!(step.changes, [NicChange::Activated, lost]);
     assert_eq!(*asked.borrow(), [false, true]);
@@ -350,7 +392,7 @@ fn e54_a_dead_device_stays_away() {
     devices[0].die();
     assert_eq!(advance(&nics, 0, now), [NicChange::Deactivated(NicFault::Fatal)]);
     devices[0].announce(DeviceEvent::PortActive { port: 1 });
-    let step = nics.advance(index(0), now + 100_000 * MS, &nothing_missing);
+    let step = nics.advance_and_complete(index(0), now + 100_000 * MS, &nothing_missing);
     assert!(step.changes.is_empty() && step.deadline.is_none());
     devices[1].fail_completion_queues();
     assert_eq!(advance(&nics, 1, now), [NicChange::Deactivated(NicFault::CompletionQueue)]);

@@ -59,6 +59,19 @@ impl PeerView {
         })
     }
 
+    /// Whether a peer that cannot be reached now has NICs that are away, and says so: one that
+    /// publishes RDMA without devices, or one of our own engines before its first port came.
+    pub(crate) fn is_awaited(peer: &RemoteSegment) -> bool {
+        let descriptor = peer.descriptor();
+        match parts(descriptor) {
+            Err(PeerViewError::NoDevice) => true,
+            Err(PeerViewError::NotRdma { .. }) => {
+                descriptor.te.as_ref().and_then(TeFacts::read).is_some()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether [`PeerView::read`] would succeed.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ impl World {
     fn down(&self, nic: usize) {
         self.devices[nic].port_down(1);
         let index = self.nics.named(&format!("rxe{nic}")).unwrap().index();
-        self.nics.advance(index, begin(), &|_| Ok(()));
+        self.nics.advance(index, begin());
     }
 }
 
@@ -177,10 +177,10 @@ fn c32_each_chunk_is_an_entry_with_a_key_for_each_device() {
     SegmentDescriptor::decode(&descriptor.encode()).expect("peers read it");
 }
 
-/// Without an active NIC the descriptor stays what it was; a buffer that is not registered with us
-/// has no key.
+/// While no NIC is active the lists are empty, so that a peer asks again; a buffer that is not
+/// registered with us has no key.
 #[test]
-fn without_a_nic_nothing_is_said() {
+fn while_every_nic_is_away_the_lists_are_empty() {
     let world = world(None, 1 << 40);
     let region = Region::from(AlignedBuffer::zeroed(4096).unwrap());
     let unknown = world.segment.register(&region, RegisterOptions::default()).unwrap();
@@ -192,7 +192,35 @@ fn without_a_nic_nothing_is_said() {
     world.down(0);
     world.down(1);
     let (descriptor, told) = world.describe(&[&unknown]);
+    assert_eq!((descriptor.protocol_name(), told), ("rdma", Some(Preferences::Kept)));
+    let descriptor = SegmentDescriptor::decode(&descriptor.encode()).expect("peers read it");
+    let ProtocolPart::Rdma { devices, buffers, .. } = &descriptor.part else { panic!("not RDMA") };
+    assert_eq!((devices.len(), buffers.len()), (0, 1));
+    assert!(PeerView::is_awaited(&a_peer(descriptor)));
+}
+
+/// Before the first port came nothing of RDMA is told but to our own engines, which ask again.
+#[test]
+fn before_the_first_port_comes_only_our_own_engines_are_told() {
+    let world = World { nics: Arc::new(down_from_the_start()), ..world(None, 1 << 40) };
+    let (descriptor, told) = world.describe(&[]);
     assert_eq!((descriptor.protocol_name(), told), ("tcp", None));
+    let peer = a_peer(SegmentDescriptor::decode(&descriptor.encode()).unwrap());
+    assert!(PeerView::check(&peer).is_err() && PeerView::is_awaited(&peer));
+    let foreign = SegmentDescriptor { te: None, ..descriptor };
+    assert!(!PeerView::is_awaited(&a_peer(foreign)));
+}
+
+fn down_from_the_start() -> Nics {
+    let fake = Fake::new(1);
+    let device = FakeDevice::new(NicName::parse("rxe0").unwrap(), Ipv4Addr::new(192, 168, 77, 1));
+    fake.add("a", device).port_down(1);
+    Nics::open(&*fake.host("a"), &RdmaConfig::default(), begin()).unwrap()
+}
+
+fn a_peer(descriptor: SegmentDescriptor) -> Arc<RemoteSegment> {
+    let (name, rpc) = (SegmentName::parse("a").unwrap(), HostPort::new("10.0.0.1", None).unwrap());
+    Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1))
 }
 
 /// Our own engines get the preferences that others cannot be told, and the facts.
@@ -203,9 +231,7 @@ fn our_own_engines_keep_the_preferences() {
     let (descriptor, told) = world.describe(&[&buffer]);
     assert_eq!(told, Some(Preferences::Lost));
     let descriptor = SegmentDescriptor::decode(&descriptor.encode()).unwrap();
-    let (name, rpc) = (SegmentName::parse("a").unwrap(), HostPort::new("10.0.0.1", None).unwrap());
-    let peer = Arc::new(RemoteSegment::new(SegmentId::from_u64(1), name, rpc, descriptor, 1));
-    let view = PeerView::read(&peer).unwrap();
+    let view = PeerView::read(&a_peer(descriptor)).unwrap();
     assert_eq!(view.facts(), Some(FACTS));
     let mut picker = te_topology::Picker::random(1);
     for (location, nic) in [("cpu:0", "rxe1"), ("cpu:1", "rxe0")] {

@@ -7,7 +7,7 @@ use te_transport::{Completion, FaultClass, Phase, RemoteSide, SliceFault};
 use te_verbs::{WorkCompletion, WorkStatus};
 
 use super::Worker;
-use super::link::{Job, Request, State};
+use super::link::{Job, Request};
 use super::post::{NUMBER_MASK, parts_of};
 
 impl Worker {
@@ -20,7 +20,7 @@ impl Worker {
                 0 => match self.queue.poll(&mut self.polled[..]) {
                     Ok(n) => n,
                     Err(error) => {
-                        self.on_queue_broken(now, &error);
+                        self.break_queue(now, &error.to_string());
                         0
                     }
                 },
@@ -46,28 +46,27 @@ impl Worker {
         let (slot, lane_index, number) = parts_of(completion.id);
         let Some(link) = self.links.get_mut(slot) else { return self.on_stale() };
         let Some(lane) = link.lanes.get_mut(lane_index) else { return self.on_stale() };
-        let (Some(front), Some(back)) = (lane.ring.front(), lane.ring.back()) else {
-            return self.on_stale();
-        };
-        let ahead = |request: &Request| number.wrapping_sub(request.number) & NUMBER_MASK;
-        let span = back.number.wrapping_sub(front.number) & NUMBER_MASK;
-        if ahead(front) > span {
+        let Some(front) = lane.ring.front() else { return self.on_stale() };
+        let ahead = number.wrapping_sub(front.number) & NUMBER_MASK;
+        if ahead > NUMBER_MASK / 2 {
             return self.on_stale();
         }
+        let Some(place) = lane.ring.iter().position(|request| request.number == number) else {
+            return self.on_stray(now, slot);
+        };
         lane.progress = now;
         // Everything before it went well (I2).
-        while let Some(request) = self.links[slot].lanes[lane_index].ring.pop_front() {
-            self.posted -= 1;
-            if request.number != number {
+        for _ in 0..place {
+            if let Some(request) = self.take_first(slot, lane_index) {
                 self.on_done(&request);
-                continue;
             }
-            if completion.status == WorkStatus::Success {
-                self.on_done(&request);
-            } else {
+        }
+        match self.take_first(slot, lane_index) {
+            Some(request) if completion.status == WorkStatus::Success => self.on_done(&request),
+            Some(request) => {
                 self.on_failed_request(now, (slot, lane_index), &request, completion.status);
             }
-            break;
+            None => {}
         }
         if completion.status == WorkStatus::Success {
             self.common.nics.on_success(self.nic);
@@ -82,6 +81,23 @@ impl Worker {
 
     fn on_stale(&self) {
         tracing::debug!(nic = self.name.as_str(), "a completion of what is gone");
+    }
+
+    /// A completion of what was not posted, by what the device answered: it says nothing of what was,
+    /// and the queue pair may do what nobody knows of.
+    #[cold]
+    fn on_stray(&mut self, now: Instant, slot: usize) {
+        tracing::warn!(nic = self.name.as_str(), "a completion of what the device had refused");
+        let text = "the NIC carried out what it had refused";
+        let why = SliceFault::new(FaultClass::Rail, Phase::Payload, text);
+        self.retire(now, slot, &why);
+    }
+
+    /// Takes the oldest work request of a lane out of its ring: it is not posted any more.
+    pub(super) fn take_first(&mut self, slot: usize, lane: usize) -> Option<Request> {
+        let request = self.links.get_mut(slot)?.lanes.get_mut(lane)?.ring.pop_front()?;
+        self.posted -= 1;
+        Some(request)
     }
 
     fn on_done(&mut self, request: &Request) {
@@ -111,10 +127,7 @@ impl Worker {
         let lane = &mut link.lanes[lane_index];
         lane.ended_by_peer |= by_peer;
         let settled = lane.ended_by_peer;
-        let cause = match &link.state {
-            State::Draining { why, .. } => Some(why.clone()),
-            _ => None,
-        };
+        let cause = link.ending().cloned();
         for key in &request.jobs[..usize::from(request.n_jobs)] {
             if let Some(job) = self.jobs.get_mut(*key as usize) {
                 job.out -= 1;
@@ -166,13 +179,6 @@ impl Worker {
         } else {
             self.rails.on_error(now, &path);
         }
-    }
-
-    fn on_queue_broken(&mut self, now: Instant, error: &te_verbs::VerbsError) {
-        self.broken = true;
-        self.watch(now);
-        let why = SliceFault::new(FaultClass::Rail, Phase::Payload, error.to_string());
-        self.each_link(|worker, slot| worker.retire(now, slot, &why));
     }
 
     /// Ends a job of which nothing is out any more and nothing is to come.

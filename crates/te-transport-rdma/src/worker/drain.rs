@@ -50,10 +50,13 @@ impl Worker {
                 slot
             }
         };
-        let link = &mut self.links[slot];
-        if link.id.is_some() {
+        if self.links[slot].id.is_some() {
             return;
         }
+        if !self.reports_here(&pairs) {
+            return self.refuse(now, slot, id);
+        }
+        let link = &mut self.links[slot];
         if self.common.nics.nic(self.nic).is_some_and(|nic| !nic.takes_inline()) {
             self.plan.stop_inline();
         }
@@ -69,6 +72,15 @@ impl Worker {
         link.used = used;
         link.lanes = pairs.into_iter().map(lane).collect();
         self.activate(slot);
+    }
+
+    /// A connection whose ends nobody would hear of is none.
+    fn refuse(&mut self, now: Instant, slot: usize, id: EndpointId) {
+        let peer = self.links[slot].peer.clone();
+        self.common.control.on_broken(self.nic, &peer, id);
+        let text = "it was made with a completion queue that failed";
+        let why = SliceFault::new(FaultClass::Rail, Phase::Connect, text);
+        self.retire(now, slot, &why);
     }
 
     /// Control could not make the connection that jobs wait for.
@@ -114,12 +126,12 @@ impl Worker {
     /// Lets a link go whose work requests all came back.
     pub(super) fn finish_drain(&mut self, now: Instant, slot: usize) {
         let Some(link) = self.links.get_mut(slot) else { return };
-        if !matches!(link.state, State::Draining { .. }) || !link.is_quiet() {
+        if link.ending().is_none() || !link.is_quiet() {
             return;
         }
-        if link.doubtful.is_empty() {
-            self.links.remove(slot);
-            return;
+        // Closing waits for no peer.
+        if link.doubtful.is_empty() || self.closing {
+            return self.let_go(slot, false);
         }
         link.state = State::Fencing { until: now + self.common.config.work.fence_limit };
         let (id, numbers) = (link.id.unwrap_or_default(), link.numbers());
@@ -135,6 +147,11 @@ impl Worker {
         if !matches!(link.state, State::Fencing { .. }) {
             return;
         }
+        self.let_go(slot, is_confirmed);
+    }
+
+    /// Ends what is in doubt on a link, and the link.
+    fn let_go(&mut self, slot: usize, is_confirmed: bool) {
         for mut completion in self.links.remove(slot).doubtful {
             if is_confirmed {
                 completion.remote = RemoteSide::Settled;
@@ -176,10 +193,8 @@ impl Worker {
                 self.on_link_error(now, slot);
                 self.retire(now, slot, &why);
             }
-            State::Draining { until, .. } if *until <= now => {
-                self.take_from_device(slot);
-                self.finish_drain(now, slot);
-            }
+            State::Draining { until, .. } if *until <= now => self.take_from_device(now, slot),
+            State::Stuck { .. } => self.take_from_device(now, slot),
             State::Fencing { until } if *until <= now => self.on_fenced(slot, false),
             _ => {}
         }
@@ -189,53 +204,6 @@ impl Worker {
         let jobs = lane.ring.front().map(|request| &request.jobs[..usize::from(request.n_jobs)]);
         let mut jobs = jobs.into_iter().flatten().filter_map(|key| self.jobs.get(*key as usize));
         jobs.any(|job| job.slice.op == Opcode::Read)
-    }
-
-    /// Makes another completion queue in the place of one that failed, once nothing is posted.
-    fn renew_queue(&mut self) {
-        if !self.broken || self.posted > 0 {
-            return;
-        }
-        let nic = self.common.nics.nic(self.nic);
-        let Some(device) = nic.and_then(|nic| nic.device()) else { return };
-        let entries = u32::try_from(self.queue_room).unwrap_or(u32::MAX);
-        match device.completion_queue(entries) {
-            Ok(queue) => {
-                self.queue = Arc::clone(&queue);
-                *self.told_queue.lock() = queue;
-                self.broken = false;
-            }
-            Err(error) => tracing::debug!(%error, "no new completion queue"),
-        }
-    }
-
-    /// Takes what did not come back from the device. Where even that fails it stays (I3).
-    fn take_from_device(&mut self, slot: usize) {
-        let Some(link) = self.links.get(slot) else { return };
-        let State::Draining { why, .. } = &link.state else { return };
-        let why = why.clone();
-        for lane_index in 0..self.links[slot].lanes.len() {
-            let lane = &mut self.links[slot].lanes[lane_index];
-            if lane.ring.is_empty() {
-                continue;
-            }
-            if let Err(error) = lane.pair.to_reset() {
-                tracing::error!(%error, n = lane.ring.len(), "a device keeps work requests");
-                self.links[slot].state = State::Stuck;
-                return;
-            }
-            while let Some(request) = self.links[slot].lanes[lane_index].ring.pop_front() {
-                self.posted -= 1;
-                for key in &request.jobs[..usize::from(request.n_jobs)] {
-                    if let Some(job) = self.jobs.get_mut(*key as usize) {
-                        job.out -= 1;
-                        job.in_doubt |= job.slice.op == Opcode::Write;
-                        job.fault.get_or_insert_with(|| why.clone());
-                    }
-                    self.end_if_over(*key);
-                }
-            }
-        }
     }
 
     /// Slices are called back: those of which nothing is out end at once.
@@ -287,23 +255,34 @@ impl Worker {
         let begun = self.clock.now();
         self.each_link(|worker, slot| {
             worker.retire(begun, slot, why);
-            if let Some(link) = worker.links.get_mut(slot)
-                && let State::Draining { why: known, .. } = &mut link.state
+            let state = worker.links.get_mut(slot).map(|link| &mut link.state);
+            if let Some(State::Draining { why: known, .. } | State::Stuck { why: known, .. }) =
+                state
             {
                 *known = why.clone();
             }
             worker.on_fenced(slot, false);
         });
-        let limit = begun + self.common.config.work.flush_limit;
-        while self.posted > 0 && self.clock.now() < limit {
+        let patience = self.common.config.work.flush_limit;
+        self.await_posted(begun + patience, |_, _| {});
+        let limit = self.clock.now() + patience + STEP;
+        self.await_posted(limit, |worker, now| {
+            worker.nics.refresh();
+            worker.each_link(|worker, slot| worker.take_from_device(now, slot));
+        });
+    }
+
+    /// Does something again and again until nothing is posted, or until then.
+    fn await_posted(&mut self, limit: Instant, mut work: impl FnMut(&mut Self, Instant)) {
+        while self.posted > 0 {
             let now = self.clock.now();
-            if !self.poll(now) {
+            work(self, now);
+            if now >= limit {
+                return;
+            }
+            if self.posted > 0 && !self.poll(now) {
                 te_transport::Core::wait(self, Some(STEP));
             }
         }
-        self.each_link(|worker, slot| {
-            worker.take_from_device(slot);
-            worker.finish_drain(limit, slot);
-        });
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Failed { peer: NicPath, fault: SliceFault },
     /// A connection has to end.
     Retire { id: EndpointId, fault: SliceFault },
+    /// A completion queue of the NIC failed; there is one in use.
+    QueueFailed,
     /// Slices are called back.
     Cancel(Vec<SliceToken>),
     /// The peer answered whether it will touch its memory no more by that connection.

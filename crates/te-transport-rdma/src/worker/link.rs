@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Connecting ── opened ──▶ Open ── broken, replaced, cancelled, too slow ──▶ Draining ──▶ gone
-//!        └── failed ──▶ gone                                          (perhaps a fence first)
+//!        └── failed ──▶ gone                       refused reset ◀─┘    (perhaps a fence first)
+//!                                                  Stuck ── reset, or no device any more ──▶ gone
 //! ```
 
 use std::collections::VecDeque;
@@ -75,8 +76,8 @@ pub(crate) enum State {
     Draining { until: Instant, why: SliceFault },
     /// All came back; the peer is asked whether more can come to its memory.
     Fencing { until: Instant },
-    /// Not to be used any more, kept for what its device did not give back.
-    Stuck,
+    /// Its device gives back what was posted neither by itself nor by a reset, which is tried again.
+    Stuck { since: Instant, why: SliceFault },
 }
 
 /// See the module.
@@ -123,6 +124,14 @@ impl Link {
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
+    }
+
+    /// Why it ends, while something is posted on it.
+    pub(crate) fn ending(&self) -> Option<&SliceFault> {
+        match &self.state {
+            State::Draining { why, .. } | State::Stuck { why, .. } => Some(why),
+            _ => None,
+        }
     }
 
     /// Whether every work request has ended.

@@ -158,7 +158,11 @@ impl Worker {
         // What was posted before the one that was refused is unsignaled; what is posted next on the
         // same queue pair tells of it.
         self.links[slot].next_lane = lane_index;
-        let is_full = error.errno == libc::ENOMEM
+        // Where all may be posted nobody knows what is: to post it again would have it carried out at
+        // any time, also after its end.
+        let is_known = posted < self.plan.len();
+        let is_full = is_known
+            && error.errno == libc::ENOMEM
             && self.links[slot].lanes.iter().any(|lane| !lane.ring.is_empty());
         if !is_full {
             let fault = SliceFault::new(FaultClass::Rail, Phase::Request, error.to_string());

@@ -170,7 +170,8 @@ impl Worker {
     pub(super) fn wish(&self, slot: usize) -> Option<Wish> {
         let link = self.links.get(slot)?;
         let (peer, rpc) = (link.peer.clone(), link.rpc.clone()?);
-        Some(Wish { nic: self.nic, peer, rpc, gid: link.gid, failed: 0, takes_over: false })
+        let is_te = link.knows_fences;
+        Some(Wish { nic: self.nic, peer, rpc, gid: link.gid, is_te, failed: 0, takes_over: false })
     }
 
     /// Lets a link post in its turn.

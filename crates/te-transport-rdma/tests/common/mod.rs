@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests are drivers")]
 
+pub(crate) mod gated;
 #[cfg(feature = "testing")]
 pub(crate) mod hot;
 
@@ -140,6 +141,18 @@ impl Host {
         Self { ends, ..host }
     }
 
+    /// As [`Host::new`], with the devices that a provider has.
+    pub(crate) fn on(
+        verbs: Arc<dyn Verbs>,
+        hub: &Arc<Hub>,
+        name: &str,
+        config: RdmaConfig,
+    ) -> Self {
+        let ends = Recorder::new();
+        let host = Self::over(verbs, hub, name, config, Arc::clone(&ends) as _);
+        Self { ends, ..host }
+    }
+
     pub(crate) fn telling(
         fake: &Fake,
         hub: &Arc<Hub>,
@@ -147,7 +160,17 @@ impl Host {
         config: RdmaConfig,
         sink: Arc<dyn CompletionSink>,
     ) -> Self {
-        let verbs: Arc<dyn Verbs> = fake.host(name);
+        Self::over(fake.host(name), hub, name, config, sink)
+    }
+
+    /// A host of that name with the devices that a provider has.
+    pub(crate) fn over(
+        verbs: Arc<dyn Verbs>,
+        hub: &Arc<Hub>,
+        name: &str,
+        config: RdmaConfig,
+        sink: Arc<dyn CompletionSink>,
+    ) -> Self {
         let line = Arc::new(Line(Arc::clone(hub)));
         let rdma = Arc::new(Rdma::with_handshakes(config, verbs, line));
         let segment = Arc::new(LocalSegment::new());

@@ -89,10 +89,11 @@ impl Bench {
 
     /// Puts jobs into a lane of their own.
     fn lane(&mut self, jobs: impl IntoIterator<Item = Job>) -> Arc<Lane<Mutex<Script>>> {
-        let lane = Arc::new(Lane::new(Mutex::default(), 100));
+        let lane = Arc::new(Lane::new(Mutex::default(), Load { slices: 100, bytes: 1 << 30 }));
         let (_, mut queue) = lane.reserve(SegmentId::from_u64(1)).unwrap();
         queue.extend(jobs);
-        assert!(lane.push(queue, None));
+        let taken = queue.iter().collect();
+        assert!(lane.push((queue, taken), None));
         self.haul.inbox.add(|news| news.lanes.push(Arc::clone(&lane)));
         lane
     }

@@ -18,6 +18,8 @@ pub(super) struct Queue {
     held: Vec<Entry>,
     is_armed: bool,
     has_failed: bool,
+    /// Whether it failed without saying so.
+    is_silent: bool,
     signal: Arc<Signal>,
 }
 
@@ -35,12 +37,15 @@ impl Queue {
     pub(super) fn new(at: (usize, usize), capacity: usize, signal: Arc<Signal>) -> Self {
         let entries = VecDeque::with_capacity(capacity);
         let (nic, context) = at;
-        let (held, is_armed, has_failed) = (Vec::new(), false, false);
-        Self { nic, context, capacity, entries, held, is_armed, has_failed, signal }
+        let (held, is_armed, has_failed, is_silent) = (Vec::new(), false, false, false);
+        Self { nic, context, capacity, entries, held, is_armed, has_failed, is_silent, signal }
     }
 
     /// Adds a completion; false where there was no room, and it is lost.
     fn push(&mut self, entry: Entry) -> bool {
+        if self.is_silent {
+            return true;
+        }
         if self.has_failed || self.entries.len() == self.capacity {
             self.has_failed = true;
             return false;
@@ -62,6 +67,12 @@ impl Queue {
         self.signal.raise();
     }
 
+    pub(super) fn fall_silent(&mut self) {
+        self.is_silent = true;
+        self.entries.clear();
+        self.held.clear();
+    }
+
     /// Queue pairs that have held completions, each once.
     pub(super) fn holders(&self) -> impl Iterator<Item = usize> + '_ {
         let first = |at: usize| self.held[..at].iter().all(|e| e.pair != self.held[at].pair);
@@ -74,7 +85,7 @@ impl State {
     pub(super) fn complete(&mut self, queue: usize, entry: Entry) {
         let held = self.completions_held;
         let Some(target) = self.queues[queue].as_mut() else { return };
-        if held {
+        if held && !target.is_silent {
             target.held.push(entry);
         } else {
             self.show(queue, entry);

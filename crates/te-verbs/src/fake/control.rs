@@ -5,7 +5,7 @@ use std::sync::Arc;
 use te_topology::NicName;
 
 use super::Fabric;
-use super::state::{Fault, State};
+use super::state::{Fault, Lie, State};
 use crate::error::VerbsCall;
 use crate::event::DeviceEvent;
 use crate::port::{GidEntry, PortAttributes, PortState};
@@ -118,6 +118,21 @@ impl FakeNic {
         });
     }
 
+    /// The device is taken away: every call is refused with `EIO` from now on and its openings are
+    /// told, as by [`FakeNic::die`], but what was posted does not come back: its queue pairs are gone
+    /// without a word.
+    pub fn vanish(&self) {
+        self.change(|state| {
+            state.nics[self.index].is_dead = true;
+            for slot in 0..state.pairs.len() {
+                if state.pairs[slot].as_ref().is_some_and(|pair| pair.nic == self.index) {
+                    state.lose_pair(slot);
+                }
+            }
+            state.announce(self.index, DeviceEvent::DeviceFatal);
+        });
+    }
+
     /// A queue pair goes to ERR by itself, and its device says so; false where there is none.
     pub fn fail_queue_pair(&self, number: u32) -> bool {
         self.change(|state| {
@@ -136,6 +151,18 @@ impl FakeNic {
             let index = self.index;
             for queue in state.queues.iter_mut().flatten().filter(|queue| queue.nic == index) {
                 queue.fail();
+            }
+            state.announce(index, DeviceEvent::CompletionQueueError);
+        });
+    }
+
+    /// Every completion queue of the device fails and the device says so, but the queues do not: they
+    /// are armed and polled as before, and nothing comes into them any more.
+    pub fn silence_completion_queues(&self) {
+        self.change(|state| {
+            let index = self.index;
+            for queue in state.queues.iter_mut().flatten().filter(|queue| queue.nic == index) {
+                queue.fall_silent();
             }
             state.announce(index, DeviceEvent::CompletionQueueError);
         });
@@ -161,6 +188,13 @@ impl FakeNic {
         self.fabric.lock().faults.push(Fault { nic, call, skip, errno });
     }
 
+    /// The next chain that nothing is wrong with is taken and refused all the same, once: `told` of it are said to be
+    /// posted, or all where it has fewer. A provider that names no request which it refused is one
+    /// that says so of all.
+    pub fn take_and_refuse(&self, told: usize, errno: i32) {
+        self.fabric.lock().nics[self.index].lie = Some(Lie { told, errno });
+    }
+
     /// Memory regions that exist.
     pub fn regions(&self) -> usize {
         self.fabric.lock().nics[self.index].live_regions
@@ -170,6 +204,12 @@ impl FakeNic {
     pub fn queue_pairs(&self) -> usize {
         let state = self.fabric.lock();
         state.pairs.iter().flatten().filter(|pair| pair.nic == self.index).count()
+    }
+
+    /// Completion queues that exist.
+    pub fn completion_queues(&self) -> usize {
+        let state = self.fabric.lock();
+        state.queues.iter().flatten().filter(|queue| queue.nic == self.index).count()
     }
 
     /// Openings of the device that live.
@@ -185,6 +225,15 @@ impl State {
             QueuePairState::Error => self.flush(slot),
             _ => self.run(slot),
         }
+    }
+
+    /// The queue pair is gone: nothing of what was posted is carried out or told any more.
+    fn lose_pair(&mut self, slot: usize) {
+        self.forget_held(slot);
+        let pair = self.pair_mut(slot);
+        pair.state = QueuePairState::Error;
+        pair.forget();
+        self.epoch += 1;
     }
 
     /// One request, or one completion, of a queue pair that the seed picks.

@@ -241,7 +241,7 @@ impl Device for FakeOpen {
         drop(state);
         let (opening, name) = (Arc::clone(&self.opening), self.name.clone());
         let queue = Arc::clone(queue);
-        Ok(Arc::new(FakeQueuePair { opening, name, slot, number, _queue: queue }))
+        Ok(Arc::new(FakeQueuePair { opening, name, slot, number, queue }))
     }
 }
 

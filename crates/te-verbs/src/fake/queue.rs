@@ -8,7 +8,7 @@ use te_topology::NicName;
 
 use super::device::{Opening, refused};
 use super::signal::Signal;
-use super::state::{Port, State};
+use super::state::{Lie, Port, State};
 use crate::error::{PostError, VerbsCall, VerbsError};
 use crate::port::LinkLayer;
 use crate::queue_pair::{QueuePairState, Ready, Route};
@@ -46,6 +46,10 @@ impl CompletionQueue for FakeCompletionQueue {
     }
 
     fn acknowledge(&self) -> Result<(), VerbsError> {
+        let mut state = self.opening.fabric.lock();
+        if let Some(errno) = state.fault(self.opening.nic, Some(VerbsCall::Notify)) {
+            return Err(refused(VerbsCall::Notify, &self.name, errno));
+        }
         self.signal.clear();
         Ok(())
     }
@@ -67,7 +71,7 @@ pub(super) struct FakeQueuePair {
     pub(super) name: NicName,
     pub(super) slot: usize,
     pub(super) number: u32,
-    pub(super) _queue: Arc<dyn CompletionQueue>,
+    pub(super) queue: Arc<dyn CompletionQueue>,
 }
 
 impl FakeQueuePair {
@@ -121,6 +125,10 @@ fn check_address(state: &State, port: &Port, route: &Route) -> Result<(), i32> {
 impl QueuePair for FakeQueuePair {
     fn number(&self) -> u32 {
         self.number
+    }
+
+    fn queue(&self) -> &Arc<dyn CompletionQueue> {
+        &self.queue
     }
 
     fn to_init(&self, port: u8, pkey_index: u16) -> Result<(), VerbsError> {
@@ -210,7 +218,9 @@ impl QueuePair for FakeQueuePair {
             }
         }
         state.posted(self.slot);
-        taken
+        taken?;
+        let refuse = |Lie { told, errno }| PostError { posted: told.min(requests.len()), errno };
+        state.nics[nic].lie.take().map_or(Ok(()), |lie| Err(refuse(lie)))
     }
 }
 

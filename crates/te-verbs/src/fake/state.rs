@@ -72,6 +72,15 @@ pub(super) struct Nic {
     pub(super) live_regions: usize,
     pub(super) next_number: u32,
     pub(super) is_dead: bool,
+    /// What is said of the next chain.
+    pub(super) lie: Option<Lie>,
+}
+
+/// An answer to a post that is not what became of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lie {
+    pub(super) told: usize,
+    pub(super) errno: i32,
 }
 
 #[derive(Debug)]
@@ -192,6 +201,7 @@ impl Nic {
             live_regions: 0,
             next_number: 17,
             is_dead: false,
+            lie: None,
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Pair {
     number: u32,
     post: unsafe extern "C" fn(*mut sys::Qp, *mut sys::SendWr, *mut *mut sys::SendWr) -> c_int,
     /// Destroyed after this.
-    _queue: Arc<dyn CompletionQueue>,
+    queue: Arc<dyn CompletionQueue>,
 }
 
 // SAFETY: the library locks its queues itself; its calls may come from any thread.
@@ -58,7 +58,7 @@ impl Pair {
         let qp = NonNull::new(qp).ok_or_else(|| fail(last_errno()))?;
         // SAFETY: the library made it just now; its number does not change.
         let number = unsafe { (*qp.as_ptr()).qp_num };
-        Ok(Self { context: Arc::clone(context), qp, number, post, _queue: Arc::clone(queue) })
+        Ok(Self { context: Arc::clone(context), qp, number, post, queue: Arc::clone(queue) })
     }
 
     fn modify(
@@ -73,8 +73,9 @@ impl Pair {
         checked(answer).map_err(self.context.fail(call))
     }
 
-    /// Posts at most `CHUNK` requests as one chain.
-    fn post_chunk(&self, requests: &[WorkRequest<'_>]) -> Result<(), PostError> {
+    /// Posts at most `CHUNK` requests as one chain. Gives the place of the one that was refused: a
+    /// provider may queue some, fail, and name none.
+    fn post_chunk(&self, requests: &[WorkRequest<'_>]) -> Result<(), (Option<usize>, i32)> {
         let mut inline = [Sge::default(); CHUNK];
         let mut chain = [sys::SendWr::EMPTY; CHUNK];
         let first = chain.as_mut_ptr();
@@ -95,8 +96,7 @@ impl Pair {
         let answer = unsafe { (self.post)(self.qp.as_ptr(), first, &raw mut refused) };
         checked(answer).map_err(|errno| {
             let from = refused.addr().wrapping_sub(first.addr()) / size_of::<sys::SendWr>();
-            // A provider may refuse without naming one; then nothing is known to be posted.
-            PostError { posted: if from < requests.len() { from } else { 0 }, errno }
+            ((from < requests.len()).then_some(from), errno)
         })
     }
 }
@@ -168,6 +168,10 @@ impl QueuePair for Pair {
         self.number
     }
 
+    fn queue(&self) -> &Arc<dyn CompletionQueue> {
+        &self.queue
+    }
+
     fn to_init(&self, port: u8, pkey_index: u16) -> Result<(), VerbsError> {
         let mut wanted = to(sys::QPS_INIT);
         wanted.port_num = port;
@@ -227,10 +231,10 @@ impl QueuePair for Pair {
     }
 
     fn post(&self, requests: &[WorkRequest<'_>]) -> Result<(), PostError> {
-        for (chunk, requests) in requests.chunks(CHUNK).enumerate() {
-            self.post_chunk(requests).map_err(|error| PostError {
-                posted: chunk * CHUNK + error.posted,
-                errno: error.errno,
+        for (chunk, part) in requests.chunks(CHUNK).enumerate() {
+            self.post_chunk(part).map_err(|(refused, errno)| PostError {
+                posted: refused.map_or(requests.len(), |at| chunk * CHUNK + at),
+                errno,
             })?;
         }
         Ok(())

@@ -199,6 +199,12 @@ pub(super) const ROWS: &[Variable] = &[
         "connections that one peer may have begun and not completed",
     ),
     Variable::new(
+        "rdma.max_peer_queue_pairs",
+        integer(64, 1_048_576, NUMBER),
+        "queue pairs that one peer may have on a NIC of ours; its oldest connection there ends where \
+         it wants more",
+    ),
+    Variable::new(
         "rdma.connect_attempts",
         integer(1, 100, NUMBER),
         "tries to connect two NICs before the work that waits is given back",

@@ -44,7 +44,7 @@ fn every_length_over_two_nics() {
 
 #[test]
 fn a_quarter_of_a_gibibyte_each_way() {
-    // Issue 7, part 4: the largest transfer; we write, the peer writes.
+    // Issue 7, part 4: the largest transfer; each writes and each reads.
     let test = "wheel::moves::a_quarter_of_a_gibibyte_each_way";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
@@ -55,43 +55,66 @@ fn a_quarter_of_a_gibibyte_each_way() {
         .env("MC_TRANSFER_TIMEOUT", "80");
     let mut pair = Pair::with(&verbs, 2, &spec);
     let ends = Ends { here: MIB + 3, there: MIB + 64, len: 256 * MIB };
-    pair.moves(Caller::We, Direction::Write, ends, 5);
-    pair.moves(Caller::TheWheel, Direction::Write, ends, 6);
+    for (seed, direction) in [(5, Direction::Write), (7, Direction::Read)] {
+        pair.moves(Caller::We, direction, ends, seed);
+        pair.moves(Caller::TheWheel, direction, ends, seed + 1);
+    }
     pair.quit();
+}
+
+const N_PARTS: u64 = 64;
+const PART: u64 = 8192;
+
+/// The bytes of so many parts, each with its own.
+fn parts_of(seed: u64) -> Vec<u8> {
+    (0..N_PARTS).flat_map(|i| te_suites::pattern::bytes(seed + i, PART as usize)).collect()
+}
+
+/// The last part in the place of the first, and so on.
+fn crossed(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(PART as usize).rev().flatten().copied().collect()
 }
 
 #[test]
 fn batches_cross_over() {
-    // Issue 7, part 4: 64 parts of 8 KiB, the last to the place of the first.
+    // Issue 7, part 4: 64 parts of 8 KiB, the last to the place of the first, whoever calls.
     let test = "wheel::moves::batches_cross_over";
     need!(test, available());
     let verbs = need!(test, Watched::with_devices(4));
     let mut pair = Pair::new(&verbs, 2, MIB);
-    const N: u64 = 64;
-    const LEN: u64 = 8192;
-    let base = pair.buffer.region().address();
-    let parts: Vec<(u64, u64, u64)> =
-        (0..N).map(|i| (i * LEN, base + (N - 1 - i) * LEN, LEN)).collect();
-    for direction in Direction::BOTH {
-        let (mut here, mut there) = (vec![0_u8; 0], vec![0_u8; 0]);
-        for i in 0..N {
-            here.extend(te_suites::pattern::bytes(100 + i, 8192));
-            there.extend(te_suites::pattern::bytes(200 + i, 8192));
-        }
-        pair.buffer.region().write_from(0, &here).unwrap();
-        pair.wheel.put(0, &there);
-        let name = pair.host.name().to_owned();
-        assert_eq!(pair.wheel.batch(direction, &name, &parts), 0, "{direction:?}");
-        let cross =
-            |bytes: &[u8]| -> Vec<u8> { bytes.chunks(8192).rev().flatten().copied().collect() };
-        let mut ours = vec![0; here.len()];
-        pair.buffer.region().read_into(0, &mut ours).unwrap();
-        match direction {
-            Direction::Write => assert!(ours == cross(&there), "what the peer wrote"),
-            Direction::Read => {
-                assert!(pair.wheel.bytes(0, here.len()) == cross(&here), "what the peer read");
+    for caller in [Caller::We, Caller::TheWheel] {
+        for direction in Direction::BOTH {
+            let (here, there) = (parts_of(100), parts_of(200));
+            pair.buffer.region().write_from(0, &here).unwrap();
+            pair.wheel.put(0, &there);
+            call(&mut pair, caller, direction);
+            let mut ours = vec![0; here.len()];
+            pair.buffer.region().read_into(0, &mut ours).unwrap();
+            if Pair::comes(caller, direction) {
+                assert!(ours == crossed(&there), "{caller:?} {direction:?}: what came");
+            } else {
+                let theirs = pair.wheel.bytes(0, here.len());
+                assert!(theirs == crossed(&here), "{caller:?} {direction:?}: what left");
             }
         }
     }
     pair.quit();
+}
+
+/// One batch of all parts.
+fn call(pair: &mut Pair, caller: Caller, direction: Direction) {
+    let crossing = |i: u64| (i * PART, (N_PARTS - 1 - i) * PART);
+    match caller {
+        Caller::We => {
+            let part = |i| pair.piece(direction, crossing(i), PART);
+            pair.carry(&(0..N_PARTS).map(part).collect::<Vec<_>>());
+        }
+        Caller::TheWheel => {
+            let base = pair.buffer.region().address();
+            let part = |i| (crossing(i).0, base + crossing(i).1, PART);
+            let parts: Vec<_> = (0..N_PARTS).map(part).collect();
+            let name = pair.host.name().to_owned();
+            assert_eq!(pair.wheel.batch(direction, &name, &parts), 0, "{direction:?}");
+        }
+    }
 }

@@ -73,23 +73,34 @@ impl Pair {
     /// Our transport moves a range in pieces, as an engine does.
     #[track_caller]
     pub(crate) fn we_move(&self, direction: Direction, ends: Ends) {
+        self.carry(&self.pieces(direction, ends));
+    }
+
+    /// Our transport moves these.
+    #[track_caller]
+    pub(crate) fn carry(&self, pieces: &[Piece]) {
         let carried = carry(
             &self.host,
             &|| ask_for(self.wheel.name()).unwrap_or_else(|why| panic!("no descriptor: {why}")),
-            &self.pieces(direction, ends),
+            pieces,
             (TRIES, PATIENCE),
             &mut |_| (),
         );
-        assert!(carried.failed.is_empty(), "{direction:?} {ends:?}: {:?}", carried.failed);
+        assert!(carried.failed.is_empty(), "{:?}", carried.failed);
+    }
+
+    /// One piece, by the offsets in our buffer and in the peer's.
+    pub(crate) fn piece(&self, direction: Direction, at: (u64, u64), len: u64) -> Piece {
+        let op = if direction == Direction::Write { Opcode::Write } else { Opcode::Read };
+        let local = self.buffer.region().range(at.0, len).unwrap();
+        Piece { op, local, remote: self.wheel.address() + at.1 }
     }
 
     /// A range as an engine cuts it.
     pub(crate) fn pieces(&self, direction: Direction, ends: Ends) -> Vec<Piece> {
-        let op = if direction == Direction::Write { Opcode::Write } else { Opcode::Read };
-        let piece = |at: u64| Piece {
-            op,
-            local: self.buffer.region().range(ends.here + at, PIECE.min(ends.len - at)).unwrap(),
-            remote: self.wheel.address() + ends.there + at,
+        let piece = |at: u64| {
+            let both = (ends.here + at, ends.there + at);
+            self.piece(direction, both, PIECE.min(ends.len - at))
         };
         (0..ends.len.div_ceil(PIECE)).map(|i| piece(i * PIECE)).collect()
     }

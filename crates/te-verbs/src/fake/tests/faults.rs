@@ -84,6 +84,59 @@ fn a_dead_device_refuses_everything() {
     assert_eq!(posted, Err(PostError { posted: 0, errno: libc::EIO }));
 }
 
+/// A device that is taken away tells of its end and of nothing that was on it.
+#[test]
+fn a_device_that_vanishes_gives_nothing_back() {
+    let bed = Bed::new(1);
+    let (near, _far) = bed.pairs(7);
+    bed.fake.hold_completions();
+    bed.write(&*near, 1);
+    bed.fake.hold_traffic();
+    bed.write(&*near, 2);
+    bed.a.nic.vanish();
+    bed.fake.release();
+    assert_eq!(bed.a.ended(), []);
+    assert_eq!(bed.a.device.next_event().unwrap(), Some(DeviceEvent::DeviceFatal));
+    let errno = |error: crate::VerbsError| error.errno;
+    assert_eq!(near.to_error().map_err(errno), Err(Some(libc::EIO)));
+    assert_eq!(near.to_reset().map_err(errno), Err(Some(libc::EIO)));
+}
+
+/// Some providers poll a dead queue as an empty one.
+#[test]
+fn a_completion_queue_may_fail_without_a_word_of_its_own() {
+    let bed = Bed::new(1);
+    let (near, _far) = bed.pairs(6);
+    bed.a.nic.silence_completion_queues();
+    bed.write(&*near, 1);
+    assert_eq!(bed.a.ended(), []);
+    assert!(bed.a.queue.arm().is_ok());
+    assert_eq!(bed.a.device.next_event().unwrap(), Some(DeviceEvent::CompletionQueueError));
+}
+
+/// A chain may be queued although the call fails.
+#[test]
+fn a_post_may_be_refused_after_it_was_taken() {
+    let bed = Bed::new(1);
+    let (near, _far) = bed.pairs(6);
+    bed.a.nic.take_and_refuse(9, libc::ENOMEM);
+    let refused = bed.post(&*near, Opcode::Write, 1);
+    assert_eq!(refused, Err(PostError { posted: 1, errno: libc::ENOMEM }));
+    bed.write(&*near, 2);
+    assert_eq!(bed.a.ended(), [(1, Success), (2, Success)]);
+}
+
+/// The channel of a queue fails as arming it does.
+#[test]
+fn reading_a_channel_fails_once_where_a_test_says_so() {
+    let bed = Bed::new(1);
+    bed.a.nic.fail_call(VerbsCall::Notify, 1, libc::EIO);
+    assert!(bed.a.queue.arm().is_ok());
+    assert_eq!(bed.a.queue.acknowledge().unwrap_err().errno, Some(libc::EIO));
+    assert!(bed.a.queue.acknowledge().is_ok());
+    assert_eq!((bed.a.nic.completion_queues(), bed.b.nic.completion_queues()), (1, 1));
+}
+
 /// A refused call is refused once, after those that shall go well.
 #[test]
 fn calls_fail_once_where_a_test_says_so() {
