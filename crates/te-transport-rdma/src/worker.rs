@@ -31,6 +31,7 @@ mod post;
 mod queue;
 mod route;
 mod take;
+mod whom;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -50,6 +51,7 @@ use self::link::{Job, Link};
 pub(crate) use self::place::bind_near;
 use self::plan::Plan;
 use self::take::Kept;
+pub(crate) use self::whom::Whom;
 use crate::choose::{Chooser, Rails};
 use crate::config::RdmaConfig;
 use crate::control::Control;
@@ -207,8 +209,8 @@ impl Worker {
 
     fn on_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Open { id, peer, queue_pairs, used } => {
-                self.on_open(now, (id, peer), (queue_pairs, used));
+            Command::Open { id, peer, whom, queue_pairs, used } => {
+                self.on_open(now, (id, peer, whom), (queue_pairs, used));
             }
             Command::Failed { peer, fault } => self.on_failed(now, &peer, fault),
             Command::Retire { id, fault } => {

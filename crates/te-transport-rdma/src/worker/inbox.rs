@@ -12,6 +12,7 @@ use te_segment::{Slice, SliceToken};
 use te_transport::SliceFault;
 use te_verbs::QueuePair;
 
+use super::whom::Whom;
 use crate::endpoint::NicPath;
 use crate::store::Used;
 use crate::sync::Mutex;
@@ -23,7 +24,13 @@ pub(crate) type EndpointId = u64;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A connection may be used.
-    Open { id: EndpointId, peer: NicPath, queue_pairs: Vec<Arc<dyn QueuePair>>, used: Used },
+    Open {
+        id: EndpointId,
+        peer: NicPath,
+        whom: Whom,
+        queue_pairs: Vec<Arc<dyn QueuePair>>,
+        used: Used,
+    },
     /// A connection could not be had.
     Failed { peer: NicPath, fault: SliceFault },
     /// A connection has to end.
