@@ -93,7 +93,7 @@ fn slices_for_the_new_process_are_not_sent_to_the_old_one() {
         // Somebody who knows the old one still does not break the way to the new one.
         let handshakes = update.handshakes();
         let end = update.a.run(&update.write(&update.old));
-        assert_eq!((class(&end), end.remote), (Some(FaultClass::Peer), RemoteSide::Untouched));
+        assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::Untouched));
         assert_eq!(update.a.run(&update.write(&update.new)).result, Ok(()));
         assert_eq!(update.handshakes(), handshakes);
     }
@@ -112,7 +112,7 @@ fn a_write_in_doubt_is_settled_by_the_process_that_it_went_to() {
     let late = update.write(&update.new);
     update.a.submit(&late);
     let end = update.a.end(&held);
-    assert_eq!((class(&end), end.remote), (Some(FaultClass::Peer), RemoteSide::Settled));
+    assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::Settled));
     assert_eq!(update.old.nic.queue_pairs(), 0, "the old process ended the connection");
     update.fake.release();
     assert_eq!(update.a.end(&late).result, Ok(()));
@@ -130,7 +130,7 @@ fn a_write_in_doubt_stays_so_where_only_the_new_process_answers() {
     update.hub.remove("b-old");
     update.a.submit(&update.write(&update.new));
     let end = update.a.end(&held);
-    assert_eq!((class(&end), end.remote), (Some(FaultClass::Peer), RemoteSide::InDoubt));
+    assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::InDoubt));
 }
 
 /// A connection to the old process that is being made when the new one is wanted is not taken for
@@ -146,7 +146,7 @@ fn a_connection_that_comes_late_is_for_whom_it_was_made() {
         let second = update.write(&update.new);
         update.a.submit(&second);
         let end = update.a.end(&first);
-        assert_eq!((class(&end), end.remote), (Some(FaultClass::Peer), RemoteSide::Untouched));
+        assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::Untouched));
         update.fake.hold_routes(false);
         assert_eq!(update.a.end(&second).result, Ok(()), "of our kind: {is_te}");
         assert_eq!(bytes(&update.new.target), [1; LEN]);
@@ -176,7 +176,7 @@ fn a_process_that_is_not_the_one_of_the_descriptor_is_sent_nothing() {
     let address = update.new.target.region().address();
     let slice = update.a.slice(Opcode::Write, &update.local, &stale, address);
     let end = update.a.run(&slice);
-    assert_eq!((class(&end), end.remote), (Some(FaultClass::Peer), RemoteSide::Untouched));
+    assert_eq!((class(&end), end.remote), (Some(FaultClass::Rail), RemoteSide::Untouched));
     assert_eq!(bytes(&update.new.target), [3; LEN]);
     update.a.run_until_done(|| update.write(&update.new), Duration::from_secs(10));
     assert_eq!(bytes(&update.new.target), [1; LEN]);

@@ -214,9 +214,10 @@ impl Worker {
     }
 }
 
-/// What was known of the peer is stale.
+/// What was known of the peer is stale. It is no fault of the peer, to which others may be on their
+/// way: whoever tries again asks first who has the name.
 pub(super) fn taken_over(phase: Phase) -> SliceFault {
-    SliceFault::new(FaultClass::Peer, phase, "another process has the name of the peer")
+    SliceFault::new(FaultClass::Rail, phase, "another process has the name of the peer")
 }
 
 /// Whether the entry of the peer's list that an address lies in is a whole buffer, as our own engines
