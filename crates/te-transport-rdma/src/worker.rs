@@ -28,6 +28,7 @@ mod link;
 mod place;
 mod plan;
 mod post;
+mod probe;
 mod queue;
 mod route;
 mod take;
@@ -121,6 +122,8 @@ pub(crate) struct Worker {
     broken: bool,
     /// Whether a link could not post because the completion queue has no room.
     is_starved: bool,
+    /// Whether peers are asked of which nothing is heard.
+    probes: bool,
     /// Work requests that a queue pair has room for.
     lane_room: usize,
     /// Whether everything ends: no fence is asked for then.
@@ -198,6 +201,7 @@ impl Worker {
             look_at: None,
             broken: false,
             is_starved: false,
+            probes: true,
             lane_room: parts.lane_room,
             closing: false,
             gone: false,
@@ -219,6 +223,7 @@ impl Worker {
                 }
             }
             Command::QueueFailed => self.break_queue(now, "a completion queue failed"),
+            Command::Probe { idle } => self.probe(now, idle),
             Command::Cancel(tokens) => self.cancel(now, &tokens),
             Command::Fenced { id, is_confirmed } => {
                 if let Some(slot) = self.link_of(id) {

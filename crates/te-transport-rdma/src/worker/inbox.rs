@@ -5,6 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Retire { id: EndpointId, fault: SliceFault },
     /// A completion queue of the NIC failed; there is one in use.
     QueueFailed,
+    /// Connections on which nothing moved for so long may be of peers that are gone.
+    Probe { idle: Duration },
     /// Slices are called back.
     Cancel(Vec<SliceToken>),
     /// The peer answered whether it will touch its memory no more by that connection.

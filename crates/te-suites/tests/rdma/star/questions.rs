@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use te_suites::wire::{Frame, HandshakeAnswer, HandshakeClient};
 use te_suites::{need, now, say, wait_until};
+use te_transport_rdma::RdmaConfig;
 
 use crate::host::{Host, PATIENCE, config};
 use crate::links::nics;
@@ -22,8 +23,13 @@ struct Asked {
 
 impl Asked {
     fn new(verbs: &Watched) -> Self {
+        Self::with(verbs, |_| ())
+    }
+
+    fn with(verbs: &Watched, change: impl FnOnce(&mut RdmaConfig)) -> Self {
         let mut config = config(nics(4..5));
         config.connection.ready_ack_limit = Duration::from_secs(2);
+        change(&mut config);
         let host = Host::new(verbs, config);
         let client = HandshakeClient::new("127.0.0.1", host.port());
         Self { host, client }
@@ -175,6 +181,22 @@ fn fb48_a_foreign_gid_never_changes_ours() {
     let mut after = asked.host.descriptor();
     after.timestamp.clone_from(&before.timestamp);
     assert_eq!(after, before);
+    asked.still_serves();
+}
+
+#[test]
+fn a_connection_with_nobody_behind_it_ends_by_itself() {
+    // Defect of the peer: connections of processes that died stay.
+    let test = "star::questions::a_connection_with_nobody_behind_it_ends_by_itself";
+    let asked = Asked::with(&need!(test, Watched::with_devices(8)), |config| {
+        config.connection.idle_probe = Some(Duration::from_millis(500));
+        config.work.patience = Duration::from_secs(2);
+    });
+    asked.still_serves();
+    assert_eq!(asked.host.verbs.count(), 2);
+    let begun = now();
+    asked.falls_to(0, "what nobody is behind to go");
+    say(&format!("gone {:.1?} later", begun.elapsed()));
     asked.still_serves();
 }
 
