@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use te_segment::Opcode;
 use te_suites::wire::{Frame, HandshakeAnswer, HandshakeClient};
 use te_suites::{need, now, say, wait_until};
 use te_transport_rdma::RdmaConfig;
@@ -185,18 +186,37 @@ fn fb48_a_foreign_gid_never_changes_ours() {
 }
 
 #[test]
-fn a_connection_with_nobody_behind_it_ends_by_itself() {
+fn a_connection_with_nobody_behind_it_ends_by_itself_and_a_quiet_one_stays() {
     // Defect of the peer: connections of processes that died stay.
-    let test = "star::questions::a_connection_with_nobody_behind_it_ends_by_itself";
-    let asked = Asked::with(&need!(test, Watched::with_devices(8)), |config| {
-        config.connection.idle_probe = Some(Duration::from_millis(500));
+    let test =
+        "star::questions::a_connection_with_nobody_behind_it_ends_by_itself_and_a_quiet_one_stays";
+    let verbs = need!(test, Watched::with_devices(8));
+    let asked = Asked::with(&verbs, |config| {
+        config.connection.idle_probe = Some(Duration::from_millis(100));
         config.work.patience = Duration::from_secs(2);
     });
+    let quiet = Host::new(&verbs.fresh(), config(nics(5..6)));
+    let (local, target) = (quiet.offer(64), asked.host.offer(64));
+    let write = || {
+        let slice = quiet.slice(
+            Opcode::Write,
+            local.region().whole(),
+            &asked.host.remote(),
+            target.region().address(),
+        );
+        assert_eq!(quiet.run(&slice).result, Ok(()));
+    };
+    write();
+    let numbers = || asked.host.verbs.living().iter().map(|pair| pair.number()).collect::<Vec<_>>();
+    let before = numbers();
     asked.still_serves();
-    assert_eq!(asked.host.verbs.count(), 2);
+    assert_eq!(asked.host.verbs.count(), 4);
     let begun = now();
-    asked.falls_to(0, "what nobody is behind to go");
-    say(&format!("gone {:.1?} later", begun.elapsed()));
+    asked.falls_to(2, "what nobody is behind to go");
+    say(&format!("gone {:.1?} later, after as long the quiet one is there", begun.elapsed()));
+    assert_eq!(numbers(), before);
+    write();
+    assert_eq!(numbers(), before);
     asked.still_serves();
 }
 
