@@ -110,6 +110,9 @@ pub struct ConnectionSettings {
     /// How long a question of a peer may wait for its turn. Default 5 s: then the listener has closed,
     /// and what would be made is for nobody.
     pub serve_limit: Duration,
+    /// A connection on which we moved nothing for so long is asked whether the peer is there, by a write
+    /// of no bytes; where it is not the connection ends. Default 5 minutes. `None`: nobody is asked.
+    pub idle_probe: Option<Duration>,
     /// Threads that make connections, and as many that answer peers; they are started when they are
     /// needed. One peer has at most a quarter of them, so that one that cannot be reached keeps no
     /// other waiting. Default 8.
@@ -261,6 +264,7 @@ impl Default for ConnectionSettings {
             gid_retries: 2,
             pause: None,
             serve_limit: Duration::from_secs(5),
+            idle_probe: Some(Duration::from_secs(300)),
             threads: 8,
         }
     }

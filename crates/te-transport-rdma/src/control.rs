@@ -43,7 +43,7 @@ use crate::endpoint::{HandshakeError, NicPath};
 use crate::memory::MemoryTable;
 use crate::nic::{Nic, NicChange, NicLink, Nics};
 use crate::sync::Mutex;
-use crate::worker::{Command, EndpointId, Inbox};
+use crate::worker::{Command, EndpointId, Inbox, Whom};
 
 /// Carries handshakes to peers.
 pub trait Handshakes: fmt::Debug + Send + Sync {
@@ -342,6 +342,7 @@ impl Control {
             Command::Open {
                 id: entry.id,
                 peer: peer.clone(),
+                whom: Whom { rpc: entry.rpc.clone(), process: entry.machine.process() },
                 queue_pairs: entry.queue_pairs.clone(),
                 used: entry.used.clone(),
             },

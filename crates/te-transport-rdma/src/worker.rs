@@ -28,9 +28,11 @@ mod link;
 mod place;
 mod plan;
 mod post;
+mod probe;
 mod queue;
 mod route;
 mod take;
+mod whom;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -50,6 +52,7 @@ use self::link::{Job, Link};
 pub(crate) use self::place::bind_near;
 use self::plan::Plan;
 use self::take::Kept;
+pub(crate) use self::whom::Whom;
 use crate::choose::{Chooser, Rails};
 use crate::config::RdmaConfig;
 use crate::control::Control;
@@ -119,6 +122,8 @@ pub(crate) struct Worker {
     broken: bool,
     /// Whether a link could not post because the completion queue has no room.
     is_starved: bool,
+    /// Whether peers are asked of which nothing is heard.
+    probes: bool,
     /// Work requests that a queue pair has room for.
     lane_room: usize,
     /// Whether everything ends: no fence is asked for then.
@@ -196,6 +201,7 @@ impl Worker {
             look_at: None,
             broken: false,
             is_starved: false,
+            probes: true,
             lane_room: parts.lane_room,
             closing: false,
             gone: false,
@@ -207,8 +213,8 @@ impl Worker {
 
     fn on_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Open { id, peer, queue_pairs, used } => {
-                self.on_open(now, (id, peer), (queue_pairs, used));
+            Command::Open { id, peer, whom, queue_pairs, used } => {
+                self.on_open(now, (id, peer, whom), (queue_pairs, used));
             }
             Command::Failed { peer, fault } => self.on_failed(now, &peer, fault),
             Command::Retire { id, fault } => {
@@ -217,6 +223,7 @@ impl Worker {
                 }
             }
             Command::QueueFailed => self.break_queue(now, "a completion queue failed"),
+            Command::Probe { idle } => self.probe(now, idle),
             Command::Cancel(tokens) => self.cancel(now, &tokens),
             Command::Fenced { id, is_confirmed } => {
                 if let Some(slot) = self.link_of(id) {

@@ -282,3 +282,30 @@ fn a_nic_that_goes_again_while_it_comes_back_is_not_active() {
     nic("rxe1").port_up(1);
     until("the NIC to be back", || devices() == 2);
 }
+
+/// A peer that dies without a word leaves nothing behind for ever; one that only has nothing to say
+/// keeps its connection.
+#[test]
+fn a_connection_of_a_peer_that_is_gone_ends_and_one_that_is_quiet_stays() {
+    let mut config = config();
+    config.connection.idle_probe = Some(Duration::from_millis(20));
+    let (fake, hub) = (Fake::new(1), Arc::new(Hub::default()));
+    let nic_b = add_nic(&fake, "b", "rxe1", 2);
+    add_nic(&fake, "a", "rxe0", 1);
+    add_nic(&fake, "c", "rxe0", 4);
+    let b = Host::new(&fake, &hub, "b", config);
+    let [mut a, c] = ["a", "c"].map(|name| Host::new(&fake, &hub, name, common::config()));
+    a.is_te = false;
+    writes(&a, &b, 1);
+    writes(&c, &b, 2);
+    let handshakes = hub.log.lock().unwrap().len();
+    assert_eq!(nic_b.queue_pairs(), 4);
+    a.close();
+    drop(a);
+    until("what a left behind to go", || nic_b.queue_pairs() == 2);
+    // Many times as long as it takes to ask c.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(nic_b.queue_pairs(), 2);
+    writes(&c, &b, 3);
+    assert_eq!(hub.log.lock().unwrap().len(), handshakes, "c never connected again");
+}

@@ -61,7 +61,11 @@ impl Control {
                 }
                 tracing::debug!(peer = %wish.peer, "a connection without its ready-ack gives way");
             }
-            table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()))
+            let (id, gone) = table.insert((wish.nic, &wish.peer), machine, (pairs, ends.clone()));
+            if let Some(entry) = table.entry_of(wish.nic, &wish.peer, id) {
+                entry.rpc = Some(wish.rpc.clone());
+            }
+            (id, gone)
         };
         self.give_way(gone, &wish.peer);
         let outcome = if is_loopback {

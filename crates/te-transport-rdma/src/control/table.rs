@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) queue_pairs: Vec<Arc<dyn QueuePair>>,
     /// What we say of our end.
     pub(crate) ends: Ends,
+    /// Where we asked for it.
+    pub(crate) rpc: Option<HostPort>,
     pub(crate) used: Used,
 }
 
@@ -154,7 +156,7 @@ impl Table {
     ) -> (EndpointId, Vec<Leaving>) {
         let (id, used) = (self.next, Used::default());
         self.next += 1;
-        let entry = Entry { id, machine, queue_pairs, ends, used };
+        let entry = Entry { id, machine, queue_pairs, ends, rpc: None, used };
         let shelf = self.shelves.get_mut(nic.position());
         let gone = shelf.map_or_else(Vec::new, |shelf| shelf.insert(peer, entry));
         (id, self.note_leaving(nic, gone))

@@ -11,16 +11,33 @@ use te_transport::{FaultClass, Phase, SliceFault};
 use super::Control;
 use super::refusals::Told;
 use crate::nic::{NicChange, NicFault};
-use crate::worker::Inbox;
+use crate::worker::{Command, Inbox};
 
 impl Control {
     /// Works until the table is closed.
     pub(super) fn watch(self: &Arc<Self>) {
+        let idle = self.config.connection.idle_probe;
+        let after = |now: Instant| idle.and_then(|idle| now.checked_add(idle));
+        let mut probe_at = after(self.clock.now());
         while !self.table.lock().closed {
-            self.run_due(self.clock.now());
+            let now = self.clock.now();
+            self.run_due(now);
+            if probe_at.is_some_and(|at| at <= now) {
+                self.probe();
+                probe_at = after(now);
+            }
             let next = self.table.lock().deadline();
-            let next = [next, self.refusals.lock().deadline()].into_iter().flatten().min();
+            let next =
+                [next, self.refusals.lock().deadline(), probe_at].into_iter().flatten().min();
             self.sleep(&self.bell, next, std::iter::empty());
+        }
+    }
+
+    /// Has peers asked of which nothing was heard.
+    fn probe(&self) {
+        let Some(idle) = self.config.connection.idle_probe else { return };
+        for nic in self.nics.iter() {
+            self.tell(nic.index(), Command::Probe { idle });
         }
     }
 

@@ -175,6 +175,16 @@ impl Endpoint {
         }
     }
 
+    /// Which process the peer is, where it said so and its queue pairs are known.
+    pub(crate) fn process(&self) -> Option<Incarnation> {
+        match &self.state {
+            State::Moving { process, .. }
+            | State::Waiting { process, .. }
+            | State::Ready { process, .. } => *process,
+            _ => None,
+        }
+    }
+
     /// It has to go.
     pub(crate) fn leave(&mut self) {
         self.state = State::Gone;

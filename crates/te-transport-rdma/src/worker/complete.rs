@@ -126,6 +126,8 @@ impl Worker {
         let link = &mut self.links[slot];
         let lane = &mut link.lanes[lane_index];
         lane.ended_by_peer |= by_peer;
+        // Its NIC asks for a key also where there are no bytes: others are not asked any more.
+        self.probes &= !(by_peer && request.n_jobs == 0);
         let settled = lane.ended_by_peer;
         let cause = link.ending().cloned();
         for key in &request.jobs[..usize::from(request.n_jobs)] {
@@ -233,6 +235,9 @@ fn fault_of(status: WorkStatus, job: &Job) -> SliceFault {
         _ => FaultClass::Rail,
     };
     let text = match status {
+        WorkStatus::RemoteInvalidRequest if job.slice.op == Opcode::Read => {
+            format!("{status}: {ANOTHER_MTU}, or its NIC takes fewer reads at once than are sent")
+        }
         WorkStatus::RemoteInvalidRequest => format!("{status}: {ANOTHER_MTU}"),
         // What a read brings is in packets of the peer's length, which our NIC drops.
         WorkStatus::RetryExceeded if job.slice.op == Opcode::Read => {

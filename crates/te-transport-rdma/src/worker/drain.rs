@@ -10,6 +10,8 @@ use te_verbs::QueuePair;
 use super::complete::ANOTHER_MTU;
 use super::inbox::EndpointId;
 use super::link::{Lane, Link, State};
+use super::route::taken_over;
+use super::whom::Whom;
 use super::{TICK, Worker};
 use crate::endpoint::NicPath;
 use crate::store::Used;
@@ -31,7 +33,7 @@ impl Worker {
     pub(super) fn on_open(
         &mut self,
         now: Instant,
-        (id, peer): (EndpointId, NicPath),
+        (id, peer, whom): (EndpointId, NicPath, Whom),
         (pairs, used): (Vec<Arc<dyn QueuePair>>, Used),
     ) {
         let old = self.by_path.get(&peer).copied();
@@ -54,7 +56,20 @@ impl Worker {
             return;
         }
         if !self.reports_here(&pairs) {
-            return self.refuse(now, slot, id);
+            let text = "it was made with a completion queue that failed";
+            let why = SliceFault::new(FaultClass::Rail, Phase::Connect, text);
+            return self.refuse(now, (slot, id), &why);
+        }
+        let wanted = &self.links[slot].whom;
+        if !wanted.may_be(&whom) {
+            // Who answered at the address of the one that is wanted is who has its name. Another one is
+            // of an earlier try, or came by itself.
+            if wanted.rpc.is_some() && wanted.rpc == whom.rpc {
+                return self.refuse(now, (slot, id), &taken_over(Phase::Connect));
+            }
+            let peer = self.links[slot].peer.clone();
+            self.common.control.on_broken(self.nic, &peer, id);
+            return self.want(slot);
         }
         let link = &mut self.links[slot];
         if self.common.nics.nic(self.nic).is_some_and(|nic| !nic.takes_inline()) {
@@ -70,17 +85,16 @@ impl Worker {
         link.id = Some(id);
         link.state = State::Open;
         link.used = used;
+        link.whom.fill_from(whom);
         link.lanes = pairs.into_iter().map(lane).collect();
         self.activate(slot);
     }
 
-    /// A connection whose ends nobody would hear of is none.
-    fn refuse(&mut self, now: Instant, slot: usize, id: EndpointId) {
+    /// A connection that may not be used is none, and who waits for it ends.
+    fn refuse(&mut self, now: Instant, (slot, id): (usize, EndpointId), why: &SliceFault) {
         let peer = self.links[slot].peer.clone();
         self.common.control.on_broken(self.nic, &peer, id);
-        let text = "it was made with a completion queue that failed";
-        let why = SliceFault::new(FaultClass::Rail, Phase::Connect, text);
-        self.retire(now, slot, &why);
+        self.retire(now, slot, why);
     }
 
     /// Control could not make the connection that jobs wait for.

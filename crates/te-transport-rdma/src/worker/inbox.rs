@@ -5,6 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,6 +13,7 @@ use te_segment::{Slice, SliceToken};
 use te_transport::SliceFault;
 use te_verbs::QueuePair;
 
+use super::whom::Whom;
 use crate::endpoint::NicPath;
 use crate::store::Used;
 use crate::sync::Mutex;
@@ -23,13 +25,21 @@ pub(crate) type EndpointId = u64;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A connection may be used.
-    Open { id: EndpointId, peer: NicPath, queue_pairs: Vec<Arc<dyn QueuePair>>, used: Used },
+    Open {
+        id: EndpointId,
+        peer: NicPath,
+        whom: Whom,
+        queue_pairs: Vec<Arc<dyn QueuePair>>,
+        used: Used,
+    },
     /// A connection could not be had.
     Failed { peer: NicPath, fault: SliceFault },
     /// A connection has to end.
     Retire { id: EndpointId, fault: SliceFault },
     /// A completion queue of the NIC failed; there is one in use.
     QueueFailed,
+    /// Connections on which nothing moved for so long may be of peers that are gone.
+    Probe { idle: Duration },
     /// Slices are called back.
     Cancel(Vec<SliceToken>),
     /// The peer answered whether it will touch its memory no more by that connection.

@@ -10,13 +10,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use te_metadata::{HostPort, QpNumber};
-use te_segment::Slice;
+use te_metadata::QpNumber;
+use te_segment::{RemoteSegment, SegmentId, Slice};
 use te_topology::Gid;
 use te_transport::{Completion, SliceFault};
 use te_verbs::QueuePair;
 
 use super::inbox::EndpointId;
+use super::whom::Whom;
 use crate::endpoint::NicPath;
 use crate::peer::{PeerNicIndex, PeerView};
 use crate::store::Used;
@@ -92,9 +93,10 @@ pub(crate) struct Link {
     pub(crate) queue: VecDeque<u32>,
     pub(crate) is_active: bool,
     pub(crate) used: Used,
-    /// Where the peer answers, as of the last slice to it.
-    pub(crate) rpc: Option<HostPort>,
+    pub(crate) whom: Whom,
     pub(crate) gid: Option<Gid>,
+    /// The newest snapshot of the peer that a slice was of.
+    told: Option<(SegmentId, u64)>,
     /// Whether the peer knows fences.
     pub(crate) knows_fences: bool,
     /// Whether the peer has other NICs.
@@ -114,12 +116,27 @@ impl Link {
             queue: VecDeque::with_capacity(64),
             is_active: false,
             used: Used::default(),
-            rpc: None,
+            whom: Whom::default(),
             gid: None,
+            told: None,
             knows_fences: false,
             has_others: false,
             doubtful: Vec::new(),
         }
+    }
+
+    /// A slice of a snapshot goes by this link, which is to that peer.
+    pub(crate) fn learn(&mut self, peer: &RemoteSegment, gid: Option<Gid>) {
+        if self.whom.learn(peer) || self.id.is_none() {
+            self.gid = gid;
+        }
+        let epoch = self.told.filter(|(id, _)| *id == peer.id()).map_or(0, |(_, epoch)| epoch);
+        self.told = Some((peer.id(), epoch.max(peer.epoch())));
+    }
+
+    /// Whether a snapshot is older than what this link is made of.
+    pub(crate) fn is_newer_than(&self, peer: &RemoteSegment) -> bool {
+        self.told.is_some_and(|(id, epoch)| id == peer.id() && epoch > peer.epoch())
     }
 
     pub(crate) fn is_open(&self) -> bool {

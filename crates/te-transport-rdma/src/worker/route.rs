@@ -107,7 +107,10 @@ impl Worker {
             let fault = SliceFault::new(FaultClass::Peer, Phase::Queue, "the peer has no such NIC");
             return self.end_untouched(&slice, Some(fault));
         };
-        let known = self.by_path.get(&*peer.path).copied();
+        let known = match self.link_to(now, &peer.path, &slice) {
+            Ok(known) => known,
+            Err(fault) => return self.end_untouched(&slice, Some(fault)),
+        };
         let Some(slot) = known.or_else(|| self.new_link(now, peer)) else {
             let text = "the name of the peer's NIC is none";
             let fault = SliceFault::new(FaultClass::Rail, Phase::Queue, text);
@@ -116,10 +119,7 @@ impl Worker {
         let link = &mut self.links[slot];
         link.knows_fences = view.facts().is_some_and(|facts| facts.fences);
         link.has_others = view.nics().len() > 1;
-        if link.rpc.as_ref() != Some(slice.peer.rpc()) {
-            link.rpc = Some(slice.peer.rpc().clone());
-            link.gid = peer.gid;
-        }
+        link.learn(&slice.peer, peer.gid);
         let is_wanted = link.id.is_none() && link.queue.is_empty();
         let (planned, out, fault) = (0, 0, None);
         let job = Job {
@@ -144,6 +144,26 @@ impl Worker {
         }
     }
 
+    /// The link of a path that a slice may go by. One to another process than the slice's gives way,
+    /// unless the slice is of an older snapshot.
+    fn link_to(
+        &mut self,
+        now: Instant,
+        path: &str,
+        slice: &Slice,
+    ) -> Result<Option<usize>, SliceFault> {
+        let Some(slot) = self.by_path.get(path).copied() else { return Ok(None) };
+        let link = &self.links[slot];
+        if link.whom.is(&slice.peer) {
+            return Ok(Some(slot));
+        }
+        if link.is_newer_than(&slice.peer) {
+            return Err(taken_over(Phase::Queue));
+        }
+        self.retire(now, slot, &taken_over(Phase::Payload));
+        Ok(None)
+    }
+
     /// A link that has to be connected. `None` where the path is none.
     fn new_link(&mut self, now: Instant, peer: &PeerNic) -> Option<usize> {
         let path = NicPath::parse(&peer.path)?;
@@ -161,7 +181,7 @@ impl Worker {
     }
 
     /// Asks control for the connection of a link.
-    fn want(&mut self, slot: usize) {
+    pub(super) fn want(&mut self, slot: usize) {
         if let Some(wish) = self.wish(slot) {
             self.common.control.want(wish);
         }
@@ -169,7 +189,7 @@ impl Worker {
 
     pub(super) fn wish(&self, slot: usize) -> Option<Wish> {
         let link = self.links.get(slot)?;
-        let (peer, rpc) = (link.peer.clone(), link.rpc.clone()?);
+        let (peer, rpc) = (link.peer.clone(), link.whom.rpc.clone()?);
         let is_te = link.knows_fences;
         Some(Wish { nic: self.nic, peer, rpc, gid: link.gid, is_te, failed: 0, takes_over: false })
     }
@@ -192,6 +212,12 @@ impl Worker {
         let remote = RemoteSide::Untouched;
         self.ends.push_back(Completion { token: slice.token, result, remote });
     }
+}
+
+/// What was known of the peer is stale. It is no fault of the peer, to which others may be on their
+/// way: whoever tries again asks first who has the name.
+pub(super) fn taken_over(phase: Phase) -> SliceFault {
+    SliceFault::new(FaultClass::Rail, phase, "another process has the name of the peer")
 }
 
 /// Whether the entry of the peer's list that an address lies in is a whole buffer, as our own engines

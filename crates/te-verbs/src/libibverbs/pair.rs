@@ -94,10 +94,7 @@ impl Pair {
         // SAFETY: the queue pair lives as long as `self`. The chain, its ranges and the inline
         // bytes live until the call returns; the library keeps none of them and writes none.
         let answer = unsafe { (self.post)(self.qp.as_ptr(), first, &raw mut refused) };
-        checked(answer).map_err(|errno| {
-            let from = refused.addr().wrapping_sub(first.addr()) / size_of::<sys::SendWr>();
-            ((from < requests.len()).then_some(from), errno)
-        })
+        checked(answer).map_err(|errno| (place(refused, first, requests.len()), errno))
     }
 }
 
@@ -105,6 +102,12 @@ impl Pair {
 const CHUNK: usize = 16;
 
 const NONE: *mut sys::SendWr = std::ptr::null_mut();
+
+/// The place in a chain of the request that was refused; `None` where that is none of them.
+fn place(refused: *mut sys::SendWr, first: *mut sys::SendWr, len: usize) -> Option<usize> {
+    let at = refused.addr().wrapping_sub(first.addr()) / size_of::<sys::SendWr>();
+    (at < len).then_some(at)
+}
 
 struct Link {
     request: sys::SendWr,
@@ -246,5 +249,23 @@ impl Drop for Pair {
         // SAFETY: the queue pair is not used after this; its events were acknowledged as they were
         // read.
         unsafe { (self.context.library.call.ibv_destroy_qp)(self.qp.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A provider that fails after it has queued a chain names none of it.
+    #[test]
+    fn a_refused_request_is_found_only_where_one_is_named() {
+        let mut chain = [sys::SendWr::EMPTY; 4];
+        let first = chain.as_mut_ptr();
+        for at in 0..3 {
+            assert_eq!(place(first.wrapping_add(at), first, 3), Some(at));
+        }
+        for other in [NONE, first.wrapping_add(3), first.wrapping_sub(1)] {
+            assert_eq!(place(other, first, 3), None);
+        }
     }
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use te_segment::Opcode;
 use te_suites::wire::{Frame, HandshakeAnswer, HandshakeClient};
 use te_suites::{need, now, say, wait_until};
+use te_transport_rdma::RdmaConfig;
 
 use crate::host::{Host, PATIENCE, config};
 use crate::links::nics;
@@ -22,8 +24,13 @@ struct Asked {
 
 impl Asked {
     fn new(verbs: &Watched) -> Self {
+        Self::with(verbs, |_| ())
+    }
+
+    fn with(verbs: &Watched, change: impl FnOnce(&mut RdmaConfig)) -> Self {
         let mut config = config(nics(4..5));
         config.connection.ready_ack_limit = Duration::from_secs(2);
+        change(&mut config);
         let host = Host::new(verbs, config);
         let client = HandshakeClient::new("127.0.0.1", host.port());
         Self { host, client }
@@ -175,6 +182,41 @@ fn fb48_a_foreign_gid_never_changes_ours() {
     let mut after = asked.host.descriptor();
     after.timestamp.clone_from(&before.timestamp);
     assert_eq!(after, before);
+    asked.still_serves();
+}
+
+#[test]
+fn a_connection_with_nobody_behind_it_ends_by_itself_and_a_quiet_one_stays() {
+    // Defect of the peer: connections of processes that died stay.
+    let test =
+        "star::questions::a_connection_with_nobody_behind_it_ends_by_itself_and_a_quiet_one_stays";
+    let verbs = need!(test, Watched::with_devices(8));
+    let asked = Asked::with(&verbs, |config| {
+        config.connection.idle_probe = Some(Duration::from_millis(100));
+        config.work.patience = Duration::from_secs(2);
+    });
+    let quiet = Host::new(&verbs.fresh(), config(nics(5..6)));
+    let (local, target) = (quiet.offer(64), asked.host.offer(64));
+    let write = || {
+        let slice = quiet.slice(
+            Opcode::Write,
+            local.region().whole(),
+            &asked.host.remote(),
+            target.region().address(),
+        );
+        assert_eq!(quiet.run(&slice).result, Ok(()));
+    };
+    write();
+    let numbers = || asked.host.verbs.living().iter().map(|pair| pair.number()).collect::<Vec<_>>();
+    let before = numbers();
+    asked.still_serves();
+    assert_eq!(asked.host.verbs.count(), 4);
+    let begun = now();
+    asked.falls_to(2, "what nobody is behind to go");
+    say(&format!("gone {:.1?} later, after as long the quiet one is there", begun.elapsed()));
+    assert_eq!(numbers(), before);
+    write();
+    assert_eq!(numbers(), before);
     asked.still_serves();
 }
 
