@@ -64,15 +64,17 @@ fn a_quarter_of_a_gibibyte_each_way() {
 
 const N_PARTS: u64 = 64;
 const PART: u64 = 8192;
+/// The same as a length in memory.
+const LEN: usize = 8192;
 
 /// The bytes of so many parts, each with its own.
 fn parts_of(seed: u64) -> Vec<u8> {
-    (0..N_PARTS).flat_map(|i| te_suites::pattern::bytes(seed + i, PART as usize)).collect()
+    (0..N_PARTS).flat_map(|i| te_suites::pattern::bytes(seed + i, LEN)).collect()
 }
 
 /// The last part in the place of the first, and so on.
 fn crossed(bytes: &[u8]) -> Vec<u8> {
-    bytes.chunks(PART as usize).rev().flatten().copied().collect()
+    bytes.chunks(LEN).rev().flatten().copied().collect()
 }
 
 #[test]
