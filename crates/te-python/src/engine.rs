@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use te_compat::{EngineConfig, Failure, Notify, Options, Protocol};
 use te_engine::{LoadOptions, ProcessEnvironment};
 
@@ -44,11 +45,11 @@ impl Wishes {
                 "metadata" => wishes.metadata = Some(value.extract()?),
                 "port" => wishes.port = value.extract()?,
                 "protocol" => wishes.protocol = Some(value.extract()?),
-                "nics" => wishes.nics = Some(value.extract()?),
+                "nics" => wishes.nics = Some(names(&value)?),
                 "config" => wishes.config = value.extract()?,
                 other => {
                     let text = format!("unexpected keyword argument '{other}'");
-                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                    return Err(PyTypeError::new_err(text));
                 }
             }
         }
@@ -73,6 +74,14 @@ impl Wishes {
         }
         Ok(options)
     }
+}
+
+/// A list of names.
+fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("a sequence of names is expected"));
+    }
+    value.try_iter()?.map(|name| name?.extract()).collect()
 }
 
 #[pymethods]
@@ -112,7 +121,8 @@ impl Engine {
     }
 
     /// Registers memory: a buffer, an array, a tensor, or ``(address, length)``. What has an owner is
-    /// kept until it is unregistered. With ``remote=False`` peers may not touch it.
+    /// kept until it is unregistered. Peers may read it, and write it unless its owner calls it read-only;
+    /// with ``remote=False`` they may not touch it.
     ///
     /// Raises RegisterError, DeviceMemoryError, TypeError, ValueError (gaps).
     #[pyo3(signature = (buffer, *, location="*".to_owned(), remote=true))]
@@ -128,9 +138,7 @@ impl Engine {
 
     /// Ends the registration of the memory that begins at `address`; see `Region.unregister`.
     fn unregister(&self, py: Python<'_>, address: u64) -> PyResult<()> {
-        self.home.run(py, About::Memory, |engine| engine.unregister(address))?;
-        self.home.unpin(address);
-        Ok(())
+        self.home.unregister(py, address, None)
     }
 
     /// Opens a peer's published memory by its name.

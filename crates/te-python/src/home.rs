@@ -92,17 +92,37 @@ impl Home {
         self.pins.lock().entry(address).or_default().push(pin);
     }
 
-    /// Gives back what one registration needed.
-    pub(crate) fn unpin(&self, address: u64) {
+    /// Ends one registration, and gives back what it kept: `own`. Where that is not told, nothing is
+    /// given back until the last registration of the address has ended.
+    ///
+    /// # Errors
+    /// The exception of the failure; everything is kept then.
+    pub(crate) fn unregister(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        own: Option<&Arc<Pin>>,
+    ) -> PyResult<()> {
+        // What another thread registers from here on is none of these.
+        let before = self.pins.lock().get(&address).cloned().unwrap_or_default();
+        let is_last = self.run(py, About::Memory, |engine| {
+            engine.unregister(address)?;
+            Ok(!engine.overlaps(address, 1)?)
+        })?;
+        let is_over = |pin: &Arc<Pin>| {
+            let is_own = own.is_some_and(|own| Arc::ptr_eq(own, pin));
+            is_own || is_last && before.iter().any(|it| Arc::ptr_eq(it, pin))
+        };
         let mut pins = self.pins.lock();
-        let Some(of_address) = pins.get_mut(&address) else { return };
-        let given = of_address.pop();
-        if of_address.is_empty() {
-            pins.remove(&address);
+        let of_address = pins.remove(&address).unwrap_or_default();
+        let (over, kept): (Vec<_>, Vec<_>) = of_address.into_iter().partition(is_over);
+        if !kept.is_empty() {
+            pins.insert(address, kept);
         }
         // Giving a buffer back may run Python code, which may come here again.
         drop(pins);
-        drop(given);
+        drop((over, before));
+        Ok(())
     }
 
     /// Keeps a transfer until it uses its memory no more.

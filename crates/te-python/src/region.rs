@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use te_compat::{Buffer, RemoteAccess};
+use te_compat::{Buffer, Code, Failure, RemoteAccess};
 
 use crate::failure::About;
 use crate::home::Home;
@@ -25,7 +25,7 @@ pub(crate) struct Region {
     is_registered: AtomicBool,
     /// What keeps the memory: the engine's own, or somebody's.
     own: Option<te_compat::Region>,
-    _pin: Arc<Pin>,
+    pin: Arc<Pin>,
 }
 
 impl Region {
@@ -53,7 +53,7 @@ impl Region {
             is_writable: true,
             is_registered: AtomicBool::new(true),
             own: Some(own),
-            _pin: Arc::new(Pin::Caller),
+            pin: Arc::new(Pin::Caller),
         })
     }
 
@@ -69,12 +69,23 @@ impl Region {
     ) -> PyResult<Self> {
         let Memory { address, len, is_writable, pin } = memory;
         home.run(py, About::Memory, |engine| {
-            engine.register(Buffer { address, len }, &location, is_remote)
+            if is_writable || !is_remote || len == 0 {
+                return engine.register(Buffer { address, len }, &location, is_remote);
+            }
+            // Its owner says that it does not change.
+            let named = engine.local_range(address, len)?;
+            let (region, offset) = (named.region(), named.offset());
+            let region = if offset == 0 && region.len() == len {
+                region.clone()
+            } else {
+                return Err(overlapping(address));
+            };
+            engine.register_regions(&[region], &location, RemoteAccess::Read)
         })?;
         let pin = Arc::new(pin);
         home.pin(address, Arc::clone(&pin));
         let (home, is_registered) = (Arc::clone(home), AtomicBool::new(true));
-        Ok(Self { home, address, len, location, is_writable, is_registered, own: None, _pin: pin })
+        Ok(Self { home, address, len, location, is_writable, is_registered, own: None, pin })
     }
 
     /// Its memory, kept by `object`, which is this region.
@@ -83,6 +94,12 @@ impl Region {
         let Self { address, len, is_writable, .. } = *self;
         Ok(Memory { address, len, is_writable, pin })
     }
+}
+
+/// The memory is a part of what is registered already.
+fn overlapping(address: u64) -> Failure {
+    let cause = format!("the memory at {address:#x} is a part of a registered buffer");
+    Failure::new(Code::AddressOverlapped, "register", cause)
 }
 
 #[pymethods]
@@ -122,10 +139,9 @@ impl Region {
         if !self.is_registered.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let ended = self.home.run(py, About::Memory, |engine| engine.unregister(self.address));
-        match ended {
-            Ok(()) => self.home.unpin(self.address),
-            Err(_) => self.is_registered.store(true, Ordering::Release),
+        let ended = self.home.unregister(py, self.address, Some(&self.pin));
+        if ended.is_err() {
+            self.is_registered.store(true, Ordering::Release);
         }
         ended
     }

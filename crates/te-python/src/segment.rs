@@ -11,7 +11,7 @@ use te_engine::SegmentId;
 use crate::failure::About;
 use crate::home::Home;
 use crate::memory::Memory;
-use crate::numbers::{Lengths, Number, Numbers, seconds};
+use crate::numbers::{Lengths, Number, Numbers, room, seconds};
 use crate::transfer::Transfer;
 use crate::work::{Plan, Work};
 
@@ -63,17 +63,17 @@ impl Segment {
         if addresses.len() != n || lengths.differs_from(n) {
             return Err(PyValueError::new_err("the lists differ in length"));
         }
-        let (base, room, pins) = match local {
+        let (base, size, pins) = match local {
             Some(local) => {
                 let memory = memory(opcode, local)?;
                 (memory.address, memory.len, vec![memory.pin])
             }
             None => (0, u64::MAX, Vec::new()),
         };
-        let mut requests = Vec::with_capacity(n);
+        let mut requests = room(n)?;
         for (index, (offset, address)) in offsets.iter().zip(&addresses).enumerate() {
             let len = lengths.at(index);
-            if offset.checked_add(len).is_none_or(|end| end > room) {
+            if offset.checked_add(len).is_none_or(|end| end > size) {
                 let text = format!("piece {index} is not inside the local buffer");
                 return Err(PyIndexError::new_err(text));
             }

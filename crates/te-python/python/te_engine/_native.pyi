@@ -68,7 +68,8 @@ class Engine:
         self, buffer: _Memory, *, location: str = "*", remote: bool = True
     ) -> Region:
         """Registers memory: a buffer, an array, a tensor, or ``(address, length)``. What has an owner is
-        kept until it is unregistered. With ``remote=False`` peers may not touch it.
+        kept until it is unregistered. Peers may read it, and write it unless its owner calls it read-only;
+        with ``remote=False`` they may not touch it.
 
         Raises RegisterError, DeviceMemoryError, TypeError, ValueError (gaps).
         """
