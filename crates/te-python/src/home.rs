@@ -11,11 +11,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
 use te_sync::Mutex;
 
 use crate::dispatcher::Dispatcher;
-use crate::failure::{About, told};
+use crate::failure::{About, raised, told};
 use crate::memory::Pin;
 use crate::raw;
 use crate::work::Work;
@@ -126,11 +127,30 @@ impl Home {
     }
 
     /// Keeps a transfer until it uses its memory no more.
-    pub(crate) fn leave(&self, py: Python<'_>, work: Arc<Work>) {
+    pub(crate) fn leave(self: &Arc<Self>, py: Python<'_>, work: Arc<Work>) {
         self.sweep(py);
-        if !work.is_quiet(py) {
-            self.left.lock().push(work);
+        if work.is_quiet(py) {
+            return;
         }
+        self.left.lock().push(Arc::clone(&work));
+        // In a forked child nothing of the engine may be touched. Where there is no thread for it, the
+        // next transfer looks.
+        if self.engine.is_here() {
+            drop(self.sweep_after(py, &work));
+        }
+    }
+
+    /// Looks again once this has ended.
+    fn sweep_after(self: &Arc<Self>, py: Python<'_>, work: &Work) -> PyResult<()> {
+        let home = Arc::downgrade(self);
+        let sweep = PyCFunction::new_closure(py, None, None, move |arguments, _| {
+            if let Some(home) = home.upgrade() {
+                home.sweep(arguments.py());
+            }
+        })?;
+        let ring = self.dispatcher.expect(py, (sweep.into_any().unbind(), py.None()))?;
+        let told = py.detach(|| work.transfer().on_end(move || ring.ring()));
+        told.map_err(|failure| raised(py, About::Transfer, &failure))
     }
 
     /// Gives up the transfers whose memory is free by now.

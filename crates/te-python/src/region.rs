@@ -3,14 +3,14 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use te_compat::{Buffer, Code, Failure, RemoteAccess};
+use te_compat::{Buffer, Code, Failure, RemoteAccess, guarded};
 
-use crate::failure::About;
+use crate::failure::{About, told};
 use crate::home::Home;
 use crate::memory::{Memory, Pin};
 
@@ -22,7 +22,7 @@ pub(crate) struct Region {
     len: u64,
     location: String,
     is_writable: bool,
-    is_registered: AtomicBool,
+    standing: AtomicU8,
     /// What keeps the memory: the engine's own, or somebody's.
     own: Option<te_compat::Region>,
     pin: Arc<Pin>,
@@ -51,7 +51,7 @@ impl Region {
             len: own.len(),
             location,
             is_writable: true,
-            is_registered: AtomicBool::new(true),
+            standing: AtomicU8::new(REGISTERED),
             own: Some(own),
             pin: Arc::new(Pin::Caller),
         })
@@ -84,8 +84,8 @@ impl Region {
         })?;
         let pin = Arc::new(pin);
         home.pin(address, Arc::clone(&pin));
-        let (home, is_registered) = (Arc::clone(home), AtomicBool::new(true));
-        Ok(Self { home, address, len, location, is_writable, is_registered, own: None, pin })
+        let (home, standing) = (Arc::clone(home), AtomicU8::new(REGISTERED));
+        Ok(Self { home, address, len, location, is_writable, standing, own: None, pin })
     }
 
     /// Its memory, kept by `object`, which is this region.
@@ -94,6 +94,19 @@ impl Region {
         let Self { address, len, is_writable, .. } = *self;
         Ok(Memory { address, len, is_writable, pin })
     }
+}
+
+/// Its registration is to be ended by its object.
+const REGISTERED: u8 = 0;
+/// A thread is at that.
+const ENDING: u8 = 1;
+/// It has ended.
+const GONE: u8 = 2;
+
+/// Another thread ends the registration.
+fn busy(address: u64) -> Failure {
+    let cause = format!("the memory at {address:#x} is being unregistered by another thread");
+    Failure::new(Code::Busy, "unregister", cause)
 }
 
 /// The memory is a part of what is registered already.
@@ -129,20 +142,23 @@ impl Region {
     /// Whether it was not unregistered through this object.
     #[getter]
     fn registered(&self) -> bool {
-        self.is_registered.load(Ordering::Acquire)
+        self.standing.load(Ordering::Acquire) != GONE
     }
 
     /// Ends the registration. Waits for transfers that use the memory, a few seconds at most.
     ///
-    /// Raises BusyError while a transport still holds it: it must be kept, and the call repeated.
+    /// Raises BusyError while a transport still holds it, or another thread is about to do the same: it
+    /// must be kept, and the call repeated.
     fn unregister(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.is_registered.swap(false, Ordering::AcqRel) {
-            return Ok(());
+        let (taken, seen) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.standing.compare_exchange(REGISTERED, ENDING, taken, seen) {
+            Err(GONE) => return Ok(()),
+            Err(_) => return told(py, About::Memory, Err(busy(self.address))),
+            Ok(_) => {}
         }
         let ended = self.home.unregister(py, self.address, Some(&self.pin));
-        if ended.is_err() {
-            self.is_registered.store(true, Ordering::Release);
-        }
+        let standing = if ended.is_ok() { GONE } else { REGISTERED };
+        self.standing.store(standing, Ordering::Release);
         ended
     }
 
@@ -177,5 +193,22 @@ impl Region {
         // the memory, until the view is released.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), at, len, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+impl Drop for Region {
+    /// The last view of memory that the engine allocated is gone, and so is its registration.
+    fn drop(&mut self) {
+        let Some(own) = self.own.take() else { return };
+        let is_over = *self.standing.get_mut() == GONE;
+        // Giving back gigabytes takes a while, and so may transfers of peers. What they still hold is kept
+        // by the engine. Without an interpreter, the process ends.
+        let end = || {
+            if !is_over && self.home.engine().is_here() {
+                drop(guarded(|| self.home.engine().unregister(own.address())));
+            }
+            drop(own);
+        };
+        Python::try_attach(|py| py.detach(end));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use te_compat::TaskState;
+use te_compat::{NotifyOutcome, TaskState};
 
 use crate::failure::{About, raised};
 use crate::home::Home;
@@ -54,6 +54,19 @@ impl Transfer {
         Ok(self.work().state(py)?.bytes)
     }
 
+    /// What became of the notification: ``"sending"``, ``"delivered"``, ``"full"`` (the peer had no room) or
+    /// ``"failed"``. None where none was asked for, or the transfer has not completed.
+    #[getter]
+    fn notify(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        Ok(match self.work().state(py)?.notify {
+            NotifyOutcome::None => None,
+            NotifyOutcome::Sending => Some("sending"),
+            NotifyOutcome::Delivered => Some("delivered"),
+            NotifyOutcome::Full(_) => Some("full"),
+            NotifyOutcome::Failed(_) => Some("failed"),
+        })
+    }
+
     /// Waits until every request has ended, at most `timeout` seconds; gives the bytes moved.
     ///
     /// Raises TransferError, and TransferTimeout where it goes on.
@@ -81,7 +94,7 @@ impl Transfer {
         // In a forked child nothing of the engine may be touched.
         this.home.run(py, About::Transfer, |engine| engine.inner().map(drop))?;
         let argument = slf.clone().into_any().unbind();
-        let ring = this.home.dispatcher().expect(function, argument);
+        let ring = this.home.dispatcher().expect(py, (function, argument))?;
         let told = this.work().transfer().on_end(move || ring.ring());
         told.map_err(|failure| raised(py, About::Transfer, &failure))
     }

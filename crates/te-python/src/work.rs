@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use te_compat::{
-    BatchState, Code, Failure, LocalState, Request, Transfer, TransferOptions, guarded,
+    BatchState, Code, Failure, LocalState, Request, TaskState, Transfer, TransferOptions, guarded,
 };
 use te_sync::Mutex;
 
-use crate::failure::{About, told};
+use crate::failure::{About, not_notified, told};
 use crate::home::Home;
 use crate::memory::Pin;
 
@@ -41,7 +41,18 @@ impl Work {
 
     /// How it stands.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<BatchState> {
-        told(py, About::Transfer, py.detach(|| guarded(|| self.transfer.state())))
+        let state = py.detach(|| guarded(|| self.transfer.state()));
+        let state = told(py, About::Transfer, state)?;
+        self.settle(&state);
+        Ok(state)
+    }
+
+    /// Gives the memory back, where that may be done.
+    fn settle(&self, state: &BatchState) {
+        if state.state.is_final() && state.quarantined == 0 {
+            let pins = std::mem::take(&mut *self.pins.lock());
+            drop(pins);
+        }
     }
 
     /// Whether it has ended and nothing uses its memory.
@@ -79,13 +90,15 @@ impl Work {
         }
     }
 
-    /// What a final state gives; the memory is given back where that may be done.
-    pub(crate) fn ended(&self, py: Python<'_>, state: BatchState) -> PyResult<u64> {
-        if state.quarantined == 0 {
-            let pins = std::mem::take(&mut *self.pins.lock());
-            drop(pins);
+    /// What a final state gives.
+    fn ended(&self, py: Python<'_>, state: BatchState) -> PyResult<u64> {
+        self.settle(&state);
+        match state.notify.cause() {
+            Some(cause) if state.state == TaskState::Completed => {
+                Err(not_notified(py, cause, state.notify.is_full()))
+            }
+            _ => told(py, About::Transfer, state.outcome()),
         }
-        told(py, About::Transfer, state.outcome())
     }
 
     /// Moves and waits for the end. What a signal interrupts is called back, and the memory is free, or
@@ -93,7 +106,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::wait`].
-    pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Home) -> PyResult<u64> {
+    pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Arc<Home>) -> PyResult<u64> {
         let result = self.wait(py, None);
         if result.is_err() {
             if !self.is_quiet(py) {

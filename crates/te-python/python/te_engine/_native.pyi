@@ -130,7 +130,8 @@ class Region(Buffer):
     def unregister(self) -> None:
         """Ends the registration. Waits for transfers that use the memory, a few seconds at most.
 
-        Raises BusyError while a transport still holds it: it must be kept, and the call repeated.
+        Raises BusyError while a transport still holds it, or another thread is about to do the same: it
+        must be kept, and the call repeated.
         """
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __enter__(self) -> Self: ...
@@ -248,6 +249,11 @@ class Transfer(Awaitable[int]):
     @property
     def bytes(self) -> int:
         """Bytes that are known to be in place."""
+    @property
+    def notify(self) -> str | None:
+        """What became of the notification: ``"sending"``, ``"delivered"``, ``"full"`` (the peer had no room) or
+        ``"failed"``. None where none was asked for, or the transfer has not completed.
+        """
     def wait(self, timeout: float | None = None) -> int:
         """Waits until every request has ended, at most `timeout` seconds; gives the bytes moved.
 

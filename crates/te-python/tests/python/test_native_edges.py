@@ -58,7 +58,8 @@ by_address.unregister()
 assert not free(data), "memory that is registered is free to move"
 a.unregister(place)
 assert free(data)
-kept = a.register(data); again = a.register(data)
+kept, again = a.register(data), a.register(data)
+place = kept.address
 a.unregister(place)
 del kept, again; gc.collect()
 assert not free(data)
@@ -202,4 +203,173 @@ for array, n in ((np.array(["abcdefgh"]), 32), (np.array([b"abcdefgh"]), 8), (np
 for kind in ("t8", "X4", "<u", "", "<u18446744073709551615"):
     told = Told(np.zeros(2, "u8")); told.__array_interface__["typestr"] = kind
     raises(TypeError, lambda: segment.write(told, at))
+""")
+
+
+def test_whatever_a_callback_raises_the_next_ones_run():
+    done = well(OBJECTS + """
+class Odd(BaseException): pass
+def raising(kind):
+    def callback(transfer):
+        raise kind("meant")
+    return callback
+def panics(transfer):
+    segment.write_many(None, range(1 << 62), range(1 << 62), 1)
+for callback in (raising(Odd), raising(KeyboardInterrupt), raising(GeneratorExit), raising(SystemExit), panics, 5, lambda: None):
+    there = threading.Event()
+    transfer = segment.submit_write(memoryview(ours)[:4096], at)
+    transfer.add_done_callback(callback)
+    transfer.wait(5)
+    transfer = segment.submit_write(memoryview(ours)[:4096], at)
+    transfer.add_done_callback(lambda _: there.set())
+    assert there.wait(10), callback
+""")
+    assert done.stderr.count("meant") == 3 and "Odd" in done.stderr, done.stderr
+
+
+def test_the_thread_of_callbacks_keeps_nothing_that_it_was_given():
+    well("""
+class Owner(bytearray): pass
+data = Owner(4096)
+gone, there = weakref.ref(data), threading.Event()
+transfer = segment.submit_write(data, at)
+transfer.add_done_callback(lambda _: there.set())
+assert there.wait(10)
+end = time.monotonic() + 10
+del data, transfer
+while gone() is not None:
+    assert time.monotonic() < end
+    time.sleep(0.005)
+c = Engine(); region = c.allocate(4096); own = c.open(c.name)
+own.submit_write(b"x", region.address).add_done_callback(lambda _: there.set())
+gone = weakref.ref(c)
+before = len(os.listdir("/proc/self/task"))
+del c, region, own
+while gone() is not None or len(os.listdir("/proc/self/task")) >= before:
+    assert time.monotonic() < end
+    time.sleep(0.005)
+""")
+
+
+def test_a_notification_that_is_lost_is_an_error():
+    well("""
+with open("one-notification.toml", "w") as file:
+    file.write("[engine]\\nnotify_queue = 1\\n")
+b = Engine(config="one-notification.toml")
+theirs = b.allocate(SIZE); yours = np.frombuffer(theirs, np.uint8)
+segment, at = a.open(b.name), theirs.address
+assert segment.write(bytes(10), at, notify=("n", "0")) == 10
+error = raises(te_engine.TransferError, lambda: segment.write(bytes(range(10)), at, notify=("n", "1")), b.name)
+assert error.phase == "notify" and error.retryable and error.remote_side == "settled" and error.local_state == "free", vars(error)
+assert bytes(yours[:10]) == bytes(range(10))
+for ask in (lambda t: t.wait(10), lambda t: t.result()):
+    transfer = segment.submit_write(bytes(10), at, notify=("n", "2"))
+    end = time.monotonic() + 10
+    while not transfer.done: assert time.monotonic() < end
+    assert transfer.notify == "full" and transfer.state == "completed" and transfer.bytes == 10
+    assert raises(te_engine.TransferError, lambda: ask(transfer)).phase == "notify"
+async def main():
+    await segment.submit_write(bytes(10), at, notify=("n", "3"))
+assert raises(te_engine.TransferError, lambda: asyncio.run(main())).phase == "notify"
+assert b.notifications() == [("n", "0")]
+transfer = segment.submit_write(bytes(10), at, notify=("n", "4"))
+assert transfer.wait(10) == 10 and transfer.notify == "delivered" and b.notifications() == [("n", "4")]
+transfer = segment.submit_write(bytes(10), at)
+assert transfer.wait(10) == 10 and transfer.notify is None
+""")
+
+
+def test_a_region_is_unregistered_by_one_thread_at_a_time():
+    well(STILL + """
+data = bytearray(1 << 26)
+region = a.register(data)
+os.kill(child.pid, signal.SIGSTOP)
+transfer = there.submit_write(data, address)
+first = threading.Thread(target=lambda: raises(te_engine.BusyError, region.unregister))
+first.start()
+time.sleep(0.3)
+error = raises(te_engine.BusyError, region.unregister)
+assert region.registered and error.code == -4, vars(error)
+os.kill(child.pid, signal.SIGCONT)
+first.join()
+end()
+""", timeout=45)
+
+
+def test_memory_of_the_engine_goes_with_its_region():
+    well(OBJECTS + """
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def one():
+    region = a.allocate(64 << 20)
+    np.frombuffer(region, np.uint8)[::4096] = 1
+    return region.address
+owner = b.open(a.name)
+one()
+before = resident()
+for _ in range(6):
+    place = one()
+assert resident() < before + (100 << 20), (before, resident())
+owner.refresh()
+assert place not in [buffer[0] for buffer in owner.buffers()]
+view = memoryview(a.allocate(4096))
+owner.refresh()
+assert owner.write(b"there", max(buffer[0] for buffer in owner.buffers() if buffer[1] == 4096)) == 5
+assert bytes(view[:5]) == b"there"
+region = a.allocate(1 << 20)
+transfer = segment.submit_write(region, at)
+del region
+assert transfer.wait(10) == 1 << 20
+""")
+
+
+def test_nobody_waits_while_a_big_region_goes():
+    size = 2 << 30 if support.memory_left() > 5 << 30 else 512 << 20
+    well(f"""
+gaps, stop = [0.0], []
+def beat():
+    last = time.monotonic()
+    while not stop:
+        time.sleep(0.001)
+        now = time.monotonic()
+        gaps.append(now - last)
+        last = now
+def times():
+    region = a.allocate({size})
+    np.frombuffer(region, np.uint8)[::4096] = 1
+    region.unregister()
+    gaps[:] = [0.0]
+    begun = time.monotonic()
+    del region
+    return time.monotonic() - begun
+thread = threading.Thread(target=beat); thread.start()
+found = []
+for _ in range(3):
+    took = times()
+    time.sleep(0.01)
+    found.append((max(gaps), took))
+stop.append(1); thread.join()
+assert min(gap for gap, _ in found) < 0.05, found
+""")
+
+
+def test_a_transfer_that_nobody_asks_for_gives_its_memory_back():
+    well(OBJECTS + """
+data = bytearray(1 << 16)
+segment.submit_write(data, at)
+soon(lambda: free(data))
+data = bytearray(1 << 16)
+transfer = segment.submit_write(data, at)
+soon(lambda: transfer.done)
+assert free(data)
+data = bytearray(1 << 16)
+async def waits():
+    await segment.submit_write(data, at)
+async def main():
+    task = asyncio.ensure_future(waits())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+asyncio.run(main())
+soon(lambda: free(data))
 """)
