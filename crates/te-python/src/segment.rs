@@ -83,7 +83,7 @@ impl Segment {
     }
 
     fn finish(&self, py: Python<'_>, plan: Plan) -> PyResult<u64> {
-        Work::begin(py, &self.home, plan)?.finish(py, &self.home)
+        Work::begin_waiting(py, &self.home, plan)?.finish(py, &self.home)
     }
 
     fn submit(&self, py: Python<'_>, plan: Plan) -> PyResult<Transfer> {
@@ -163,7 +163,8 @@ impl Segment {
 
     /// Begins what `write` does.
     ///
-    /// Raises TransferError where nothing was begun; later errors come from the Transfer.
+    /// Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+    /// errors come from the Transfer.
     #[pyo3(signature = (local, address, **terms))]
     fn submit_write(
         &self,
@@ -177,7 +178,8 @@ impl Segment {
 
     /// Begins what `read` does.
     ///
-    /// Raises TransferError where nothing was begun; later errors come from the Transfer.
+    /// Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+    /// errors come from the Transfer.
     #[pyo3(signature = (local, address, **terms))]
     fn submit_read(
         &self,

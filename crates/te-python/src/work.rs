@@ -9,7 +9,7 @@ use te_compat::{
 };
 use te_sync::Mutex;
 
-use crate::failure::{About, not_notified, told};
+use crate::failure::{About, no_room, not_notified, told};
 use crate::home::Home;
 use crate::memory::Pin;
 
@@ -23,15 +23,44 @@ pub(crate) struct Work {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Work {
-    /// Begins to move requests.
+    /// Begins to move requests. Waits for nothing: too much outstanding is an error.
     ///
     /// # Errors
     /// The exception of the [`Failure`]; nothing was queued.
     pub(crate) fn begin(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
         home.sweep(py);
-        let Plan { requests, options, pins } = plan;
-        let transfer = home.run(py, About::Transfer, |engine| engine.begin(requests, options))?;
-        Ok(Arc::new(Self { transfer, pins: Mutex::new(pins) }))
+        let begun = plan.begin(py, home, plan.options.timeout, Duration::ZERO);
+        Ok(Self::of(told(py, About::Transfer, begun)?, plan))
+    }
+
+    /// Begins to move requests. Where too much is outstanding it waits for room, as long as the transfer
+    /// may take; handles Python's signals meanwhile.
+    ///
+    /// # Errors
+    /// As [`Work::begin`], or the exception of a signal's handler.
+    pub(crate) fn begin_waiting(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
+        home.sweep(py);
+        let limit = plan.options.timeout.unwrap_or(home.engine().config().engine.transfer_timeout);
+        let mut left = limit;
+        loop {
+            let step = left.min(LOOK);
+            // What was waited for room is not there for the transfer.
+            let timeout = plan.options.timeout.map(|_| left);
+            match plan.begin(py, home, timeout, step) {
+                Err(failure) if is_full(&failure) => {
+                    py.check_signals()?;
+                    left = left.saturating_sub(step);
+                    if left.is_zero() {
+                        return Err(no_room(py, &failure, limit));
+                    }
+                }
+                begun => return Ok(Self::of(told(py, About::Transfer, begun)?, plan)),
+            }
+        }
+    }
+
+    fn of(transfer: Transfer, plan: Plan) -> Arc<Self> {
+        Arc::new(Self { transfer, pins: Mutex::new(plan.pins) })
     }
 
     /// The transfer.
@@ -126,6 +155,26 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<Request>,
     pub(crate) options: TransferOptions,
     pub(crate) pins: Vec<Pin>,
+}
+
+impl Plan {
+    fn begin(
+        &self,
+        py: Python<'_>,
+        home: &Home,
+        timeout: Option<Duration>,
+        patience: Duration,
+    ) -> Result<Transfer, Failure> {
+        let options = TransferOptions { timeout, patience: Some(patience), ..self.options.clone() };
+        let requests = &self.requests;
+        home.call(py, |engine| engine.begin(requests.iter().copied(), options))
+    }
+}
+
+/// Whether nothing was begun because too much is outstanding.
+fn is_full(failure: &Failure) -> bool {
+    let facts = failure.facts();
+    facts.code == Code::TooManyRequests && facts.is_retryable
 }
 
 /// Whether a wait ended because its time was over.

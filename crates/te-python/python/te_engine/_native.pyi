@@ -179,14 +179,16 @@ class Segment:
     ) -> Transfer:
         """Begins what `write` does.
 
-        Raises TransferError where nothing was begun; later errors come from the Transfer.
+        Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+        errors come from the Transfer.
         """
     def submit_read(
         self, local: _Memory, address: int, **terms: Unpack[_Terms]
     ) -> Transfer:
         """Begins what `read` does.
 
-        Raises TransferError where nothing was begun; later errors come from the Transfer.
+        Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+        errors come from the Transfer.
         """
     def write_many(
         self,

@@ -33,7 +33,8 @@ def threads():
 STILL = """
 import subprocess
 child = subprocess.Popen([sys.executable, "-B", "-c", '''
-import sys, te_engine
+import ctypes, signal, sys, te_engine
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 engine = te_engine.Engine(); region = engine.allocate(1 << 26)
 print(engine.name, region.address, flush=True)
 sys.stdin.read()
@@ -372,4 +373,46 @@ async def main():
     await asyncio.gather(task, return_exceptions=True)
 asyncio.run(main())
 soon(lambda: free(data))
+""")
+
+
+FULL = STILL + """
+with open("few-requests.toml", "w") as file:
+    file.write("[engine]\\nmax_requests = 4\\n")
+c = Engine(config="few-requests.toml")
+there, owned = c.open(name), c.allocate(1 << 26)
+part = memoryview(owned)[:1 << 24]
+there.write(memoryview(owned)[:64], address)
+os.kill(child.pid, signal.SIGSTOP)
+first = [there.submit_write(part, address, timeout=60) for _ in range(4)]
+def takes(call, kind, least, most):
+    begun = time.monotonic()
+    error = raises(kind, call)
+    took = time.monotonic() - begun
+    assert least <= took < most, took
+    return error
+"""
+
+
+def test_submitting_where_there_is_no_room_answers_at_once():
+    well(FULL + """
+async def main():
+    error = takes(lambda: there.submit_write(part, address), te_engine.TransferError, 0, 0.5)
+    assert error.retryable and error.local_state == "free" and error.code == -2, vars(error)
+    takes(lambda: there.submit_write_many(owned, [0, 64], [address, address + 64], 64), te_engine.TransferError, 0, 0.5)
+asyncio.run(main())
+end()
+""")
+
+
+def test_a_time_holds_while_there_is_no_room():
+    well(FULL + """
+error = takes(lambda: there.write(part, address, timeout=0.3), te_engine.TransferError, 0.25, 1.5)
+assert isinstance(error, te_engine.TransferTimeout) and error.retryable and error.local_state == "free", vars(error)
+takes(lambda: there.read_many(owned, [0], [address], 64, timeout=0.1), te_engine.TransferTimeout, 0.05, 1.5)
+threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+takes(lambda: there.write(part, address), KeyboardInterrupt, 0.2, 2)
+threading.Timer(0.3, os.kill, (child.pid, signal.SIGCONT)).start()
+assert there.write(part, address, timeout=20) == 1 << 24
+end()
 """)
