@@ -1,16 +1,16 @@
 //! The engine as Python programs see it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use te_compat::{EngineConfig, Failure, Notify, Options, Protocol};
 use te_engine::{LoadOptions, ProcessEnvironment};
 
 use crate::failure::{About, told};
-use crate::home::Home;
+use crate::home::{Handle, Home};
 use crate::memory::Memory;
 use crate::numbers::seconds;
 use crate::region::Region;
@@ -24,7 +24,7 @@ use crate::segment::Segment;
 /// RDMA out; `nics`, the only ones to use; `config`, a file. Raises BuildError.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Engine {
-    home: Arc<Home>,
+    home: Handle,
 }
 
 /// How an engine is to be made, by keyword.
@@ -93,7 +93,8 @@ impl Engine {
     #[pyo3(signature = (name="127.0.0.1", **wishes))]
     fn new(py: Python<'_>, name: &str, wishes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let options = told(py, About::Build, Wishes::of(wishes)?.options(name))?;
-        Ok(Self { home: told(py, About::Build, Home::new(py, &options))? })
+        let home = told(py, About::Build, Home::new(py, &options))?;
+        Ok(Self { home: Handle::new(py, home)? })
     }
 
     /// The name that others open: ``host:port`` where there is no metadata service.
@@ -221,6 +222,10 @@ impl Engine {
     #[pyo3(signature = (*_why))]
     fn __exit__(&self, py: Python<'_>, _why: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py, None).map(drop)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self) -> String {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
@@ -29,6 +30,60 @@ pub(crate) struct Home {
     /// Transfers that nobody holds any more and that may still use their memory.
     left: Mutex<Vec<Arc<Work>>>,
     dispatcher: Dispatcher,
+}
+
+/// A home as its Python objects hold it, so that the garbage collector sees what the engine keeps for them:
+/// each of them knows the keeper, and it alone tells of the pins.
+pub(crate) struct Handle {
+    home: Arc<Home>,
+    keeper: Py<Keeper>,
+}
+
+/// See [`Handle`].
+#[pyclass(frozen, module = "te_engine._native")]
+pub(crate) struct Keeper {
+    home: Arc<Home>,
+}
+
+impl Handle {
+    /// That of a new engine.
+    ///
+    /// # Errors
+    /// Without the memory for it.
+    pub(crate) fn new(py: Python<'_>, home: Arc<Home>) -> PyResult<Self> {
+        let keeper = Py::new(py, Keeper { home: Arc::clone(&home) })?;
+        Ok(Self { home, keeper })
+    }
+
+    /// Another one.
+    pub(crate) fn another(&self, py: Python<'_>) -> Self {
+        Self { home: Arc::clone(&self.home), keeper: self.keeper.clone_ref(py) }
+    }
+
+    /// Tells the garbage collector of the keeper.
+    ///
+    /// # Errors
+    /// The collector's wish to end.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keeper)
+    }
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Arc<Home>;
+
+    fn deref(&self) -> &Arc<Home> {
+        &self.home
+    }
+}
+
+#[pymethods]
+impl Keeper {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The interpreter is attached, so that nobody else has the lock (I1).
+        let pins = self.home.pins.lock();
+        pins.values().flatten().try_for_each(|pin| pin.traverse(&visit))
+    }
 }
 
 /// Every engine of this process, to be closed before the interpreter goes.

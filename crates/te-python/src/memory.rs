@@ -2,8 +2,9 @@
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::numbers::Number;
 use crate::raw;
@@ -21,8 +22,8 @@ pub(crate) struct Memory {
 pub(crate) enum Pin {
     /// Nothing: the caller does.
     Caller,
-    /// A view that the object's owner has given.
-    Buffer(#[expect(dead_code, reason = "held, not used")] PyUntypedBuffer),
+    /// A view that the object's owner has given, and the owner, where it may be told of.
+    Buffer(#[expect(dead_code, reason = "held, not used")] PyUntypedBuffer, Option<Py<PyAny>>),
     /// The object.
     Object(#[expect(dead_code, reason = "held, not used")] Py<PyAny>),
 }
@@ -42,7 +43,7 @@ impl Memory {
             return Ok(Self { address, len, is_writable: true, pin: Pin::Caller });
         }
         match buffer(object) {
-            Ok(buffer) => Self::of_buffer(buffer),
+            Ok(buffer) => Self::of_buffer(object.py(), buffer),
             Err(error) => match Self::of_tensor(object)? {
                 Some(memory) => Ok(memory),
                 None => Err(error),
@@ -62,18 +63,19 @@ impl Memory {
         Err(PyValueError::new_err("the memory is read-only, and is to be written"))
     }
 
-    fn of_buffer(buffer: PyUntypedBuffer) -> PyResult<Self> {
+    fn of_buffer(py: Python<'_>, buffer: PyUntypedBuffer) -> PyResult<Self> {
         if has_objects(buffer.format().to_bytes()) {
             return Err(objects());
         }
         if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
             return Err(PyValueError::new_err("the buffer is not contiguous"));
         }
+        let owner = buffer.obj(py).filter(|owner| is_plain(owner)).map(|it| it.clone().unbind());
         Ok(Self {
             address: buffer.buf_ptr().expose_provenance() as u64,
             len: buffer.len_bytes() as u64,
             is_writable: !buffer.readonly(),
-            pin: Pin::Buffer(buffer),
+            pin: Pin::Buffer(buffer, owner),
         })
     }
 
@@ -116,6 +118,25 @@ impl Memory {
         let pin = Pin::Object(object.clone().unbind());
         Ok(Self { address, len, is_writable: !is_readonly, pin })
     }
+}
+
+impl Pin {
+    /// Tells the garbage collector of what it keeps.
+    ///
+    /// # Errors
+    /// The collector's wish to end.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Self::Buffer(_, Some(owner)) = self else { return Ok(()) };
+        // Two references: this one and the view's.
+        visit.call(owner)?;
+        visit.call(owner)
+    }
+}
+
+/// Whether an owner's memory stays where it is until the last view of it is released, also where the garbage
+/// collector clears the owner before. That is known of these; for others the collector is told nothing.
+fn is_plain(owner: &Bound<'_, PyAny>) -> bool {
+    owner.is_instance_of::<PyByteArray>() || owner.hasattr("__array_interface__").unwrap_or(false)
 }
 
 /// A view of an object's memory. Some owners do not tell strides; Python's own view of them does.

@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use te_compat::{Buffer, Code, Failure, RemoteAccess, guarded};
 
 use crate::failure::{About, told};
-use crate::home::Home;
+use crate::home::Handle;
 use crate::memory::{Memory, Pin};
 
 /// Memory that is registered with an engine. As a context manager it is unregistered at the end.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Region {
-    home: Arc<Home>,
+    home: Handle,
     address: u64,
     len: u64,
     location: String,
@@ -35,7 +36,7 @@ impl Region {
     /// The exception of the failure; nothing is registered.
     pub(crate) fn allocate(
         py: Python<'_>,
-        home: &Arc<Home>,
+        home: &Handle,
         len: u64,
         location: String,
     ) -> PyResult<Self> {
@@ -46,7 +47,7 @@ impl Region {
             Ok(region)
         })?;
         Ok(Self {
-            home: Arc::clone(home),
+            home: home.another(py),
             address: own.address(),
             len: own.len(),
             location,
@@ -63,7 +64,7 @@ impl Region {
     /// The exception of the failure; nothing is registered.
     pub(crate) fn register(
         py: Python<'_>,
-        home: &Arc<Home>,
+        home: &Handle,
         memory: Memory,
         (location, is_remote): (String, bool),
     ) -> PyResult<Self> {
@@ -84,7 +85,7 @@ impl Region {
         })?;
         let pin = Arc::new(pin);
         home.pin(address, Arc::clone(&pin));
-        let (home, standing) = (Arc::clone(home), AtomicU8::new(REGISTERED));
+        let (home, standing) = (home.another(py), AtomicU8::new(REGISTERED));
         Ok(Self { home, address, len, location, is_writable, standing, own: None, pin })
     }
 
@@ -169,6 +170,12 @@ impl Region {
     #[pyo3(signature = (*_why))]
     fn __exit__(&self, py: Python<'_>, _why: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
         self.unregister(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)?;
+        // As long as the engine keeps it too, the keeper tells of it.
+        if Arc::strong_count(&self.pin) == 1 { self.pin.traverse(&visit) } else { Ok(()) }
     }
 
     fn __repr__(&self) -> String {

@@ -1,15 +1,14 @@
 //! Somebody's published memory, and moving bytes to and from it.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use te_compat::{Notify, OPCODE_READ, OPCODE_WRITE, Request, TransferOptions};
 use te_engine::SegmentId;
 
 use crate::failure::About;
-use crate::home::Home;
+use crate::home::Handle;
 use crate::memory::Memory;
 use crate::numbers::{Lengths, Number, Numbers, room, seconds};
 use crate::transfer::Transfer;
@@ -18,15 +17,15 @@ use crate::work::{Plan, Work};
 /// The published memory of a peer, or of this engine.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Segment {
-    home: Arc<Home>,
+    home: Handle,
     id: i32,
     name: String,
 }
 
 impl Segment {
-    pub(crate) fn open(py: Python<'_>, home: &Arc<Home>, name: String) -> PyResult<Self> {
+    pub(crate) fn open(py: Python<'_>, home: &Handle, name: String) -> PyResult<Self> {
         let id = home.run(py, About::Segment, |engine| engine.open_segment(&name))?;
-        Ok(Self { home: Arc::clone(home), id, name })
+        Ok(Self { home: home.another(py), id, name })
     }
 
     fn id(&self) -> SegmentId {
@@ -87,7 +86,7 @@ impl Segment {
     }
 
     fn submit(&self, py: Python<'_>, plan: Plan) -> PyResult<Transfer> {
-        Ok(Transfer::new(&self.home, Work::begin(py, &self.home, plan)?))
+        Ok(Transfer::new(py, &self.home, Work::begin(py, &self.home, plan)?))
     }
 }
 
@@ -257,6 +256,10 @@ impl Segment {
     ) -> PyResult<Transfer> {
         let pieces = Pieces { local, offsets, addresses, lengths };
         self.submit(py, self.many(OPCODE_READ, pieces, options(terms)?)?)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self) -> String {

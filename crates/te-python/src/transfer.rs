@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use te_compat::{NotifyOutcome, TaskState};
 
 use crate::failure::{About, raised};
-use crate::home::Home;
+use crate::home::Handle;
 use crate::numbers::seconds;
 use crate::work::Work;
 
@@ -15,14 +16,14 @@ use crate::work::Work;
 /// the engine uses it no more, also where this object is dropped before.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Transfer {
-    home: Arc<Home>,
+    home: Handle,
     /// There until this object goes.
     work: Option<Arc<Work>>,
 }
 
 impl Transfer {
-    pub(crate) fn new(home: &Arc<Home>, work: Arc<Work>) -> Self {
-        Self { home: Arc::clone(home), work: Some(work) }
+    pub(crate) fn new(py: Python<'_>, home: &Handle, work: Arc<Work>) -> Self {
+        Self { home: home.another(py), work: Some(work) }
     }
 
     fn work(&self) -> &Work {
@@ -102,6 +103,10 @@ impl Transfer {
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let wait = slf.py().import("te_engine._waiting")?.getattr("wait")?;
         wait.call1((slf,))?.call_method0("__await__")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
