@@ -72,11 +72,13 @@ impl Segment {
         let mut requests = room(n)?;
         for (index, (offset, address)) in offsets.iter().zip(&addresses).enumerate() {
             let len = lengths.at(index);
-            if offset.checked_add(len).is_none_or(|end| end > size) {
+            let is_inside = offset.checked_add(len).is_some_and(|end| end <= size);
+            let source = base.checked_add(*offset).filter(|_| is_inside);
+            let Some(source) = source else {
                 let text = format!("piece {index} is not inside the local buffer");
                 return Err(PyIndexError::new_err(text));
-            }
-            requests.push(self.request(opcode, base + offset, *address, len));
+            };
+            requests.push(self.request(opcode, source, *address, len));
         }
         Ok(Plan { requests, options, pins })
     }

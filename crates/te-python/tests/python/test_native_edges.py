@@ -157,6 +157,7 @@ for huge in (range(1 << 30), range(1 << 42), range(1 << 62), Liar(1 << 42), Liar
     raises(ValueError, lambda: c.batch_register_memory(huge, huge), "16777216")
 raises(ValueError, lambda: segment.write_many(None, Liar(1), [at], 1))
 raises((TypeError, ValueError), lambda: Engine(nics=range(1 << 42)))
+raises(IndexError, lambda: segment.write_many((2**64 - 10, 2**64 - 1), [100], [at], [1]), "piece 0")
 class Told:
     __array_interface__ = {"shape": Liar(1 << 62), "typestr": "|u1", "data": (4096, False), "version": 3}
 raises(TypeError, lambda: segment.write(Told(), at))
