@@ -132,9 +132,17 @@ int te_first_buffer_address(transfer_engine_t engine, const char *peer, uint64_t
 
 /* ---- batches */
 
+/* What became of the notification that submitTransferWithNotify was given. It changes nothing about the
+ * bytes: a batch of which all tasks completed has completed. */
+#define TE_NOTIFY_NONE (0)      /* none was asked for, or not every task has completed */
+#define TE_NOTIFY_SENDING (1)   /* the batch is final when this has ended */
+#define TE_NOTIFY_DELIVERED (2) /* the peer took it */
+#define TE_NOTIFY_FULL (3)      /* the peer had no room for it, and may have later */
+#define TE_NOTIFY_FAILED (4)    /* the peer did not take it, as far as is known */
+
 typedef struct te_batch_status {
     int32_t status;       /* STATUS_WAITING until all is final, then STATUS_COMPLETED or STATUS_FAILED */
-    int32_t reserved;     /* 0 */
+    int32_t notify;       /* TE_NOTIFY_ */
     uint64_t total;       /* tasks submitted so far */
     uint64_t completed;   /* of these */
     uint64_t failed;      /* ended otherwise */
@@ -184,7 +192,8 @@ typedef struct te_scatter_range {
 } te_scatter_range_t;
 
 /* Moves fragments of several ranges and waits, at most timeout_ms; then what is open is called back. A
- * fragment that is not valid fails alone. The error is that of the first fragment that failed. */
+ * fragment that is not valid fails alone. The error is that of the first fragment that failed. Local
+ * memory is free afterwards, or te_last_error says that it is not. */
 int te_scatter(transfer_engine_t engine, const te_scatter_range_t *ranges, size_t range_count,
                uint64_t timeout_ms);
 

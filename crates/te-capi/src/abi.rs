@@ -131,8 +131,8 @@ pub struct CloseReport {
 pub struct BatchStatus {
     /// As of a task: waiting, completed or failed.
     pub status: i32,
-    /// 0.
-    pub reserved: i32,
+    /// What became of the notification.
+    pub notify: i32,
     /// Tasks submitted.
     pub total: u64,
     /// Of these, completed.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use te_engine::{
-    BatchError, BatchId, BatchStatus, Notify, NotifyOutcome, RemoteSide, TaskFault, TaskState,
+    BatchError, BatchId, BatchStatus, Notify, NotifyOutcome, RemoteSide, SubmitTerms, TaskFault,
+    TaskState,
 };
 
 use crate::code::Code;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::request::{Prepared, Request};
+use crate::request::Request;
 
 /// Never the number of a batch.
 pub const INVALID_BATCH: u64 = u64::MAX;
@@ -82,11 +83,7 @@ impl Engine {
         batch: u64,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<(), Failure> {
-        let engine = self.inner()?;
-        let id = BatchId::from_u64(batch);
-        let prepared = self.prepare(requests)?;
-        engine.submit(id, &prepared.requests)?;
-        self.note_refused(id, prepared)
+        self.submit_prepared(BatchId::from_u64(batch), requests, SubmitTerms::default())
     }
 
     /// As [`Engine::submit`]; once every task of the batch completed, the first request's target
@@ -100,26 +97,18 @@ impl Engine {
         requests: impl IntoIterator<Item = Request>,
         notify: Notify,
     ) -> Result<(), Failure> {
-        let engine = self.inner()?;
-        let id = BatchId::from_u64(batch);
-        let prepared = self.prepare(requests)?;
-        if prepared.refused.is_empty() {
-            return Ok(engine.submit_with_notify(id, &prepared.requests, notify)?);
-        }
-        // The batch fails: nothing is to be sent when the rest of it is done.
-        engine.submit(id, &prepared.requests)?;
-        self.note_refused(id, prepared)
+        let terms = SubmitTerms { notify: Some(notify), ..SubmitTerms::default() };
+        self.submit_prepared(BatchId::from_u64(batch), requests, terms)
     }
 
-    pub(crate) fn note_refused(&self, id: BatchId, prepared: Prepared) -> Result<(), Failure> {
-        if prepared.refused.is_empty() {
-            return Ok(());
-        }
-        let total = self.inner()?.batch_status(id)?.total;
-        let first = total - prepared.requests.len();
-        let placed = |(at, failure): (usize, Failure)| (first + at, failure.with_index(first + at));
-        self.core.refused.add(id, prepared.refused.into_iter().map(placed).collect());
-        Ok(())
+    fn submit_prepared(
+        &self,
+        id: BatchId,
+        requests: impl IntoIterator<Item = Request>,
+        terms: SubmitTerms,
+    ) -> Result<(), Failure> {
+        let engine = self.inner()?;
+        Ok(engine.submit_each(id, &self.prepare(requests)?, terms)?)
     }
 
     /// State of one task, by its position in the batch.
@@ -129,10 +118,6 @@ impl Engine {
     pub fn task_status(&self, batch: u64, index: usize) -> Result<TaskStatus, Failure> {
         let id = BatchId::from_u64(batch);
         let status = self.inner()?.status(id, index)?;
-        if let Some(failure) = self.core.refused.task(id, index) {
-            let state = TaskState::Failed;
-            return Ok(TaskStatus { state, bytes: 0, transport: None, failure: Some(failure) });
-        }
         let (transport, remote, state) = (status.transport, status.remote, status.state);
         let failure = status.fault.as_ref().map(|fault| of_task(fault, state, remote, transport));
         Ok(TaskStatus { state, bytes: status.bytes, transport, failure })
@@ -174,14 +159,13 @@ impl Engine {
     pub fn free_batch(&self, batch: u64) -> Result<(), Failure> {
         let id = BatchId::from_u64(batch);
         self.inner()?.free_batch(id)?;
-        self.core.refused.remove(id);
         self.core.started.remove(id);
         Ok(())
     }
 
     pub(crate) fn state_of(&self, id: BatchId, status: BatchStatus) -> BatchState {
         let failure = status.fault.as_ref().map(|fault| self.explained(id, fault));
-        let mut state = BatchState {
+        BatchState {
             state: status.state,
             total: status.total,
             completed: status.completed,
@@ -190,16 +174,7 @@ impl Engine {
             bytes: status.bytes,
             notify: status.notify,
             failure,
-        };
-        if let Some((count, failure)) = self.core.refused.of(id) {
-            state.completed = state.completed.saturating_sub(count);
-            state.failed += count;
-            state.failure = Some(failure);
-            if state.state.is_final() {
-                state.state = TaskState::Failed;
-            }
         }
-        state
     }
 
     /// A fault with what its task knows besides.

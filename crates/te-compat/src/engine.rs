@@ -20,7 +20,6 @@ use crate::door::CallerMemory;
 use crate::failure::{Failure, chain};
 use crate::managed::Pool;
 use crate::options::Options;
-use crate::refused::Refused;
 use crate::regions::Regions;
 use crate::started::Started;
 
@@ -38,7 +37,6 @@ pub(crate) struct Core {
     pub(crate) regions: Regions,
     /// Segments of the calls that name a host, by that name (A156).
     pub(crate) hosts: RwLock<HashMap<Box<str>, SegmentId>>,
-    pub(crate) refused: Refused,
     pub(crate) started: Started,
     pub(crate) pool: Mutex<Pool>,
     pub(crate) complaints: Complaints,
@@ -82,7 +80,6 @@ impl Engine {
             home: Home { mark: ForkMark::new().ok(), process: std::process::id() },
             regions: Regions::new(memory, nothing),
             hosts: RwLock::default(),
-            refused: Refused::default(),
             started: Started::default(),
             pool: Mutex::default(),
             complaints: Complaints::default(),

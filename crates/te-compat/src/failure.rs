@@ -29,6 +29,16 @@ pub enum LocalState {
 }
 
 impl LocalState {
+    /// Of the memory of two calls, what is known of all of it.
+    #[must_use]
+    pub(crate) fn worse(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::InUse, _) | (_, Self::InUse) => Self::InUse,
+            (Self::Quarantined, _) | (_, Self::Quarantined) => Self::Quarantined,
+            _ => Self::Free,
+        }
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use te_engine::{BatchId, Notify, Opcode};
 
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, LocalState};
 use crate::request::Piece;
 use crate::sync::sum;
 
@@ -119,11 +119,7 @@ impl Engine {
         let mut open = numbers.to_vec();
         open.sort_unstable();
         open.dedup();
-        let ended = self.await_all(&mut open);
-        if ended.is_err() {
-            self.end_all(&open);
-        }
-        ended
+        self.await_all(&mut open).map_err(|failure| self.call_back(&open, failure))
     }
 
     /// Takes those that completed out of `open`.
@@ -156,21 +152,29 @@ impl Engine {
         }
     }
 
-    fn end_all(&self, open: &[u64]) {
-        let after = self.config().engine.shutdown_timeout;
-        let known = |number: &&u64| self.cancel_batch(**number).is_ok();
-        let known: Vec<&u64> = open.iter().filter(known).collect();
-        for number in known {
-            drop(self.wait_batch(*number, after));
-            self.release(BatchId::from_u64(*number));
+    /// Calls batches back after a failure, waits until their local memory is free, or in quarantine,
+    /// and frees their numbers. Gives the failure with what became of that memory: the worst of it.
+    /// Numbers that are not known are passed over.
+    pub fn call_back(&self, batches: &[u64], failure: Failure) -> Failure {
+        let Ok(engine) = self.inner() else { return failure };
+        let known = |batch: &&u64| self.cancel_batch(**batch).is_ok();
+        let known: Vec<u64> = batches.iter().filter(known).copied().collect();
+        let mut local = LocalState::Free;
+        for batch in known {
+            local = local.worse(match self.wait_batch(batch, engine.call_back_limit()) {
+                Ok(state) if state.quarantined > 0 => LocalState::Quarantined,
+                Ok(_) => LocalState::Free,
+                Err(failure) => failure.facts().local,
+            });
+            self.release_batch(batch);
         }
+        failure.edit(|facts| facts.local = local)
     }
 
     /// Frees a batch now, or when it is final.
     pub(crate) fn release(&self, id: BatchId) {
         if self.is_here() {
             self.core.engine.abandon_batch(id);
-            self.core.refused.remove(id);
             self.core.started.remove(id);
         }
     }

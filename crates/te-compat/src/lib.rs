@@ -40,7 +40,6 @@ mod managed;
 mod memory;
 mod message;
 mod options;
-mod refused;
 mod regions;
 mod request;
 mod scatter;

@@ -14,7 +14,7 @@ use te_segment::Allocation;
 use self::buddy::{BLOCK_MAX, Buddy};
 use crate::code::Code;
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, LocalState};
 
 /// Bytes of an arena. Its memory is taken from the system as it is touched.
 const ARENA: u64 = 2 << 30;
@@ -49,12 +49,13 @@ impl Engine {
         Ok(address)
     }
 
-    /// Takes such memory back. Nothing may be moving it: a block of an arena is handed out again at
-    /// once.
+    /// Takes such memory back. A block of an arena is handed out again at once, so that no peer may be
+    /// moving it.
     ///
     /// # Errors
     /// [`Code::AddressNotRegistered`] for what was not given, or with another length;
-    /// [`Code::Busy`] while a transfer uses a buffer of its own.
+    /// [`Code::Busy`] while a transfer of this engine uses it, or a transport still holds it: the call
+    /// can be repeated.
     pub fn free_managed(&self, address: u64, len: u64) -> Result<(), Failure> {
         self.inner()?;
         {
@@ -62,6 +63,9 @@ impl Engine {
             if pool.given.get(&address) != Some(&len) {
                 let cause = format!("no managed buffer of {len} bytes starts at {address:#x}");
                 return Err(Failure::new(Code::AddressNotRegistered, "memory", cause));
+            }
+            if self.core.engine.moves_local(address, len) {
+                return Err(busy(address, len));
             }
             pool.given.remove(&address);
             let arena = pool.arenas.iter_mut().find(|(region, _)| is_in(region, address));
@@ -112,6 +116,13 @@ impl Engine {
         self.register_regions(std::slice::from_ref(&region), "*", RemoteAccess::ReadWrite)?;
         Ok(region)
     }
+}
+
+fn busy(address: u64, len: u64) -> Failure {
+    let cause = format!("a transfer uses some of the {len} bytes at {address:#x}");
+    Failure::new(Code::Busy, "memory", cause).edit(|facts| {
+        (facts.local, facts.is_retryable) = (LocalState::InUse, true);
+    })
 }
 
 fn is_in(region: &Region, address: u64) -> bool {

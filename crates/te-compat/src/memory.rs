@@ -4,6 +4,7 @@ use te_engine::{
     LocalRange, MemoryLocation, Region, RegisterOptions, RemoteAccess, UnregisterError,
 };
 
+use crate::code::Code;
 use crate::engine::Engine;
 use crate::failure::Failure;
 
@@ -164,6 +165,22 @@ impl Engine {
         self.inner()?;
         let range = self.core.regions.finder().range(address, out.len() as u64)?;
         Ok(range.region().read_into(range.offset(), out)?)
+    }
+
+    /// The bytes at an address of this process, registered or not. Looks before it makes room for
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Engine::write_bytes`]; [`Code::Memory`] without the memory for them.
+    pub fn copy_bytes(&self, address: u64, len: u64) -> Result<Vec<u8>, Failure> {
+        let range = self.local_range(address, len)?;
+        let none = || Failure::new(Code::Memory, "memory", format!("no memory for {len} bytes"));
+        let size = usize::try_from(len).map_err(|_| none())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| none())?;
+        bytes.resize(size, 0);
+        range.region().read_into(range.offset(), &mut bytes)?;
+        Ok(bytes)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Requests as Mooncake's calls write them (A56, A100).
 
-use te_engine::{LocalRange, Opcode, SegmentId, TransferRequest};
+use te_engine::{LocalRange, Opcode, RefusedRequest, SegmentId, TransferRequest};
 
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::regions::Finder;
 
 /// The opcode of a read: remote to local.
@@ -69,13 +69,11 @@ pub fn pieces(locals: &[u64], remotes: &[u64], lens: &[u64]) -> Result<Vec<Piece
         .collect())
 }
 
-/// Requests whose local memory was looked up.
-#[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    pub(crate) requests: Vec<TransferRequest>,
-    /// What stands in the requests as a place of no bytes, because its local memory is not there.
-    pub(crate) refused: Vec<(usize, Failure)>,
-}
+/// Requests whose local memory was looked up; what was not there is refused in its place.
+pub(crate) type Prepared = Vec<Result<TransferRequest, RefusedRequest>>;
+
+/// How many requests room is made for at once: what an iterator says of itself may be wrong.
+const ROOM: usize = 1 << 14;
 
 impl Engine {
     /// Looks up every request. One whose local memory is not there does not keep the others from
@@ -86,20 +84,18 @@ impl Engine {
     ) -> Result<Prepared, Failure> {
         let requests = requests.into_iter();
         let mut finder = self.core.regions.finder();
-        let mut prepared = Prepared::default();
-        prepared.requests.reserve(requests.size_hint().0);
+        let mut prepared = Prepared::with_capacity(requests.size_hint().0.min(ROOM));
         for (index, request) in requests.enumerate() {
             let op = opcode(request.opcode).map_err(|failure| failure.with_index(index))?;
             let target = segment(request.target).map_err(|failure| failure.with_index(index))?;
-            let local = match finder.range(request.source, request.len) {
-                Ok(local) => local,
+            let made = match finder.range(request.source, request.len) {
+                Ok(local) => Ok(TransferRequest::new(op, local, target, request.offset)),
                 Err(error) => {
-                    let failure = self.no_memory(target, error.into());
-                    prepared.refused.push((index, failure.with_index(index)));
-                    self.core.regions.nothing()
+                    let cause = local_memory(&chain(&error));
+                    Err(RefusedRequest::local(op, target, cause))
                 }
             };
-            prepared.requests.push(TransferRequest::new(op, local, target, request.offset));
+            prepared.push(made);
         }
         Ok(prepared)
     }
@@ -135,13 +131,17 @@ impl Engine {
         let failure = failure.edit(|facts| {
             facts.phase = "memory";
             facts.remote = Some(te_engine::RemoteSide::Untouched);
-            facts.cause = format!("local memory: {}", facts.cause).into();
+            facts.cause = local_memory(&facts.cause).into();
         });
         match self.core.engine.segment(target) {
             Some(peer) => failure.with_peer(peer.name().as_str()),
             None => failure,
         }
     }
+}
+
+fn local_memory(cause: &str) -> String {
+    format!("local memory: {cause}")
 }
 
 fn segment(number: i32) -> Result<SegmentId, Failure> {

@@ -6,7 +6,7 @@ use te_engine::{FragmentError, FragmentStatus, Opcode, ScatterRange};
 
 use crate::code::Code;
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, LocalState};
 
 /// Fragments between one local buffer and one remote range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub struct Scatter {
 
 impl Engine {
     /// Moves the fragments of all ranges and waits for their end, at most `timeout`; then what is open
-    /// is called back. Gives how each fragment ended, in the order of the call.
+    /// is called back. Gives how each fragment ended, in the order of the call; its local memory is
+    /// free then, or the fault says that it is in quarantine. A fragment without an outcome goes on.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`] for a local buffer that is not mapped, with the position of its range:
@@ -51,7 +52,7 @@ impl Engine {
         let mut operation = engine.submit_scatter(ranges);
         if let Err(FragmentError::TimedOut { .. }) = operation.wait_for(timeout) {
             operation.cancel();
-            drop(operation.wait_for(self.config().engine.shutdown_timeout));
+            drop(operation.wait_for(engine.call_back_limit()));
         }
         Ok(operation.fragments())
     }
@@ -73,12 +74,41 @@ impl Engine {
     }
 }
 
+impl From<&FragmentStatus> for Failure {
+    /// Why a fragment did not succeed; for one without an outcome, that it goes on.
+    fn from(fragment: &FragmentStatus) -> Self {
+        let failure = match &fragment.outcome {
+            Some(Err(error)) => Self::from(error),
+            _ => Self::new(Code::Clock, "wait", "the fragment has not ended")
+                .edit(|facts| facts.local = LocalState::InUse),
+        };
+        failure.with_index(fragment.index)
+    }
+}
+
 impl From<&FragmentError> for Failure {
     fn from(error: &FragmentError) -> Self {
         match error {
             FragmentError::Failed(fault) => Self::from(&**fault),
-            FragmentError::TimedOut { .. } => Self::new(Code::Clock, "wait", error.to_string()),
+            FragmentError::TimedOut { .. } => Self::new(Code::Clock, "wait", error.to_string())
+                .edit(|facts| facts.local = LocalState::InUse),
             other => Self::invalid("submit", other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a83_memory_of_a_fragment_that_goes_on_is_in_use() {
+        // A83: neither a wait that ended early nor a fragment without an outcome says that it is free.
+        let early = FragmentError::TimedOut { waited: Duration::ZERO };
+        let open = FragmentStatus { range: 0, index: 7, outcome: None };
+        for failure in [Failure::from(&early), Failure::from(&open)] {
+            assert_eq!((failure.code(), failure.facts().local), (Code::Clock, LocalState::InUse));
+        }
+        assert_eq!(Failure::from(&open).facts().index, Some(7));
     }
 }

@@ -1,7 +1,8 @@
 //! Transfers to a host by name that return when they have ended (A156–A158).
 //!
 //! I1  A failure is returned when the local memory is free, or it says that it is in quarantine;
-//!     either comes within the limit of the call and twice the time of closing an engine.
+//!     either comes within the limit of the call, the time of closing an engine, and what it takes to
+//!     call a batch back. Where it is neither, which only a stuck engine can cause, it says so too.
 
 use std::slice;
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl Engine {
         let status = match engine.wait(batch, limit.saturating_add(after)) {
             Err(WaitError::TimedOut { .. }) => {
                 engine.cancel(batch)?;
-                engine.wait(batch, after)?
+                engine.wait(batch, engine.call_back_limit())?
             }
             other => other?,
         };

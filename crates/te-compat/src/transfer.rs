@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use te_engine::{BatchId, Notify};
+use te_engine::{BatchId, Notify, SubmitTerms};
 use te_sync::Mutex;
 
 use crate::batch::{BatchState, TaskStatus};
@@ -26,6 +26,10 @@ pub struct TransferOptions {
     pub timeout: Option<Duration>,
     /// Compare sums of the bytes at both ends before a request counts as completed.
     pub checked: bool,
+    /// How long to wait for room when too much is outstanding: zero answers at once, with
+    /// [`crate::Code::TooManyRequests`] and retryable; the configured transfer timeout where none is
+    /// given.
+    pub patience: Option<Duration>,
 }
 
 /// Requests under way. Dropping it calls nothing back: the requests go on, and their memory stays in
@@ -48,17 +52,14 @@ impl Engine {
     ) -> Result<Transfer, Failure> {
         let engine = self.inner()?;
         let mut prepared = self.prepare(requests)?;
-        for request in &mut prepared.requests {
+        for request in prepared.iter_mut().flatten() {
             request.timeout = options.timeout;
             request.checked = options.checked;
         }
-        let id = engine.allocate_batch(prepared.requests.len())?;
+        let id = engine.allocate_batch(prepared.len())?;
         let transfer = Transfer { engine: self.clone(), id };
-        match options.notify.filter(|_| prepared.refused.is_empty()) {
-            Some(notify) => engine.submit_with_notify(id, &prepared.requests, notify)?,
-            None => engine.submit(id, &prepared.requests)?,
-        }
-        self.note_refused(id, prepared)?;
+        let terms = SubmitTerms { patience: options.patience, notify: options.notify };
+        engine.submit_each(id, &prepared, terms)?;
         Ok(transfer)
     }
 }

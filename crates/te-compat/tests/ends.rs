@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::{LIMIT, SIZE, buffer, config, node, node_of, pattern, piece, promise};
 use te_compat::{
-    Bell, Code, Engine, LocalState, OPCODE_WRITE, Opcode, Options, Request, TaskState,
-    TransferOptions,
+    Bell, Code, Engine, Failure, LocalState, Notify, NotifyOutcome, OPCODE_READ, OPCODE_WRITE,
+    Opcode, Options, Request, Scatter, TaskState, TransferOptions,
 };
 use te_engine::TransferEngine;
 use te_transport::Transport;
@@ -73,13 +73,23 @@ fn a_transfer_tells_of_its_end_by_every_way() {
     assert!(b.bytes(0, SIZE) == pattern(6, SIZE));
 }
 
+/// How much may be outstanding there.
+const ROOM: u16 = 16;
+
+type Faulty = (common::Node, Arc<FaultyTransport<TcpTransport>>);
+
 /// An engine over TCP whose slices can be kept from ending.
-fn faulty() -> (common::Node, Arc<FaultyTransport<TcpTransport>>) {
+fn faulty() -> Faulty {
+    faulty_with(Duration::from_millis(100), Duration::from_secs(1))
+}
+
+fn faulty_with(quarantine_after: Duration, shutdown_timeout: Duration) -> Faulty {
     let transport = Arc::new(FaultyTransport::new(TcpTransport::new(TcpConfig::default())));
     let config = config(&[]).adjust(|s| {
         s.engine.unregister_timeout = Duration::from_millis(50);
-        s.engine.quarantine_after = Duration::from_millis(100);
-        s.engine.shutdown_timeout = Duration::from_secs(1);
+        s.engine.quarantine_after = quarantine_after;
+        s.engine.shutdown_timeout = shutdown_timeout;
+        s.engine.max_requests = ROOM.into();
     });
     let engine = TransferEngine::builder()
         .config(config.unwrap())
@@ -162,6 +172,129 @@ fn a161_a_time_that_ran_out_is_told_once_and_has_failed_then() {
     );
     transport.release();
     assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+}
+
+#[test]
+fn fault28_no_notification_follows_what_was_refused_later() {
+    // Peer fault 28, A76: the good request of the batch ends after the bad one was submitted.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    transport.twist_every_slice(Twist::Hold);
+    let good = Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: 64 };
+    let batch = a.engine.allocate_batch(2).unwrap();
+    let note = |msg: &str| Notify { name: "who".into(), msg: msg.into() };
+    a.engine.submit_with_notify(batch, [good], note("all in place")).unwrap();
+    a.engine.submit(batch, [Request { source: 4096, ..good }]).unwrap();
+    let state = a.engine.batch_state(batch).unwrap();
+    assert_eq!((state.state, state.completed, state.failed), (TaskState::Waiting, 0, 1));
+    assert_eq!(a.engine.task_status(batch, 1).unwrap().state, TaskState::Failed, "at once");
+    common::until("the slice is back", || transport.release() > 0);
+    let state = a.engine.wait_batch(batch, LIMIT).unwrap();
+    assert_eq!((state.state, state.completed, state.failed), (TaskState::Failed, 1, 1));
+    assert_eq!(state.notify, NotifyOutcome::None);
+    a.engine.notify_by_name(&b.name(), &note("later")).unwrap();
+    common::until("the later one arrives", || {
+        let seen = b.engine.take_notifies().unwrap();
+        assert!(seen.iter().all(|it| it.msg == "later"), "{seen:?}");
+        !seen.is_empty()
+    });
+}
+
+#[test]
+fn a83_what_was_scattered_is_free_or_in_quarantine_when_the_call_ends() {
+    // A83, peer fault 3: closing an engine takes less time here than quarantine.
+    let brief = Duration::from_millis(50);
+    let ((a, transport), b) = (faulty_with(Duration::from_millis(600), brief), node(&["tcp"]));
+    transport.twist_every_slice(Twist::Hold);
+    let range = Scatter {
+        op: Opcode::Read,
+        segment: b.name(),
+        remote_base: b.at(0),
+        remote_len: 4096,
+        local: a.at(0),
+        local_len: 4096,
+        local_offsets: vec![0],
+        remote_offsets: vec![0],
+        lengths: vec![4096],
+    };
+    let fragments = a.engine.scatter(vec![range], brief).unwrap();
+    let outcome = fragments[0].outcome.clone().expect("the fragment has ended");
+    let failure = Failure::from(&outcome.unwrap_err());
+    assert_eq!(failure.facts().local, LocalState::Quarantined, "{failure}");
+    assert_eq!(a.engine.quarantined_bytes().unwrap(), 4096);
+    transport.release();
+    assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+}
+
+#[test]
+fn a160_transfers_that_are_called_back_are_free_or_the_failure_says_what_they_are() {
+    // A160: one fails at once; the other is held by its transport for longer than closing may take.
+    let brief = Duration::from_millis(50);
+    let ((a, transport), b) = (faulty_with(Duration::from_millis(600), brief), node(&["tcp"]));
+    let host = b.name();
+    let outside = piece(a.at(0), 4096, 64);
+    let bad = a.engine.transfer_async(Opcode::Write, &host, &[outside], None).unwrap();
+    common::until("it fails", || a.engine.batch_state(bad).unwrap().failed == 1);
+    transport.twist_every_slice(Twist::Hold);
+    let inside = piece(a.at(64), b.at(0), 64);
+    let held = a.engine.transfer_async(Opcode::Write, &host, &[inside], None).unwrap();
+    let failure = a.engine.await_transfers(&[bad, held]).unwrap_err();
+    assert_eq!(failure.facts().local, LocalState::Quarantined, "{failure}");
+    assert_eq!(a.engine.quarantined_bytes().unwrap(), 64);
+    transport.release();
+    assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+}
+
+#[test]
+fn a154_a_managed_buffer_that_moves_is_busy() {
+    // A154: a block of an arena must not be handed out again while a read may write to it.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    transport.twist_every_slice(Twist::Hold);
+    let (block, other) =
+        (a.engine.allocate_managed(100).unwrap(), a.engine.allocate_managed(100).unwrap());
+    let read = Request { opcode: OPCODE_READ, source: block, target, offset: b.at(0), len: 100 };
+    let options = TransferOptions { timeout: Some(LIMIT), ..TransferOptions::default() };
+    let transfer = a.engine.begin([read], options).unwrap();
+    let busy = |what| {
+        let failure = a.engine.free_managed(block, 100).expect_err(what);
+        assert_eq!((failure.code(), failure.facts().local), (Code::Busy, LocalState::InUse));
+        assert!(failure.facts().is_retryable);
+    };
+    busy("it is being read into");
+    a.engine.free_managed(other, 100).unwrap();
+    transfer.cancel().unwrap();
+    transfer.wait(LIMIT).unwrap();
+    busy("a transport still holds it");
+    common::until("the slice is back", || transport.release() > 0);
+    assert!(a.engine.wait_quiescent(LIMIT).unwrap());
+    a.engine.free_managed(block, 100).unwrap();
+}
+
+#[test]
+fn j65_a_transfer_for_which_there_is_no_room_is_told_at_once_or_waited_for() {
+    // J65, J66: no patience, a little, and room.
+    let ((a, transport), b) = (faulty(), node(&["tcp"]));
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    transport.twist_every_slice(Twist::Hold);
+    let write = Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: 64 };
+    let begin = |count, patience| {
+        let options = TransferOptions { patience, ..TransferOptions::default() };
+        a.engine.begin(std::iter::repeat_n(write, count), options)
+    };
+    let first = begin(ROOM.into(), None).unwrap();
+    for patience in [Duration::ZERO, Duration::from_millis(60)] {
+        let begun = Instant::now();
+        let failure = begin(1, Some(patience)).unwrap_err();
+        assert_eq!(failure.code(), Code::TooManyRequests, "{failure}");
+        assert!(failure.facts().is_retryable && failure.facts().local == LocalState::Free);
+        let waited = begun.elapsed();
+        assert!(waited >= patience && waited < Duration::from_secs(3), "{waited:?}");
+    }
+    first.cancel().unwrap();
+    first.wait(LIMIT).unwrap();
+    begin(1, Some(Duration::ZERO)).unwrap().cancel().unwrap();
+    transport.release();
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{in_child, node, pattern, piece};
-use te_compat::{Failure, Opcode};
+use common::{exit_of_child, in_child, node, pattern, piece};
+use te_compat::{EngineConfig, Failure, Opcode};
 
 fn is_told<T>(result: Result<T, Failure>) -> bool {
     result.is_err_and(|failure| failure.facts().phase == "fork")
@@ -48,4 +48,26 @@ fn fb52_each_call_of_a_child_answers_and_its_own_engine_works() {
     assert!(in_child(checks));
     assert!(b.bytes(8192, 4096) == pattern(2, 4096));
     a.engine.transfer_sync(Opcode::Read, &host, one).unwrap();
+}
+
+#[test]
+fn fb52_a_child_logs_although_a_thread_of_its_parent_was_writing() {
+    // FB52: the lock of standard error is held at the fork, by a thread that the child has not.
+    let code = exit_of_child(|| {
+        te_compat::start_logging(&EngineConfig::default());
+        let (held, is_held) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _lock = std::io::stderr().lock();
+            held.send(()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+        is_held.recv().unwrap();
+        exit_of_child(|| {
+            tracing::warn!("a line of a forked child");
+            7
+        })
+    });
+    assert_eq!(code, 7, "the child hangs");
 }

@@ -76,6 +76,19 @@ fn a163_bytes_are_copied_by_address_and_a_hole_is_an_answer() {
 }
 
 #[test]
+fn a163_what_is_not_mapped_is_refused_before_room_is_made() {
+    // A163: 64 TiB, which nobody has room for, and a hole behind what is mapped.
+    let a = node(&["tcp"]);
+    a.engine.write_bytes(a.at(9), b"hello").unwrap();
+    assert_eq!(a.engine.copy_bytes(a.at(9), 5).unwrap(), b"hello");
+    for (address, len) in [(4096, 1 << 46), (a.at(0), 1 << 46), (0, 1), (u64::MAX, 2)] {
+        let failure = a.engine.copy_bytes(address, len).unwrap_err();
+        assert_eq!((failure.code(), failure.facts().phase), (Code::InvalidArgument, "memory"));
+    }
+    assert!(a.engine.copy_bytes(4096, 0).unwrap().is_empty());
+}
+
+#[test]
 fn a154_managed_buffers_are_registered_and_used_again() {
     // A154: small and large, given back, and refused when they are not what was given.
     let a = node(&["tcp"]);

@@ -79,6 +79,46 @@ fn fault28_memory_that_is_not_registered_serves_and_what_is_not_mapped_fails() {
 }
 
 #[test]
+fn fault28_threads_on_one_batch_are_told_of_their_own_tasks() {
+    // Peer fault 28: a task that moved nothing has failed, whatever others submit meanwhile.
+    let (a, b) = pair(&["tcp"]);
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    let write =
+        |source, len| Request { opcode: OPCODE_WRITE, source, target, offset: b.at(0), len };
+    for _ in 0..20 {
+        check_threads(&a, [write(a.at(0), 128), write(4096, 64)]);
+    }
+}
+
+/// A thread for the good request and one for the bad, on one batch.
+fn check_threads(a: &Node, requests: [Request; 2]) {
+    const EACH: usize = 200;
+    let engine = &a.engine;
+    let batch = engine.allocate_batch(2 * EACH).unwrap();
+    std::thread::scope(|scope| {
+        for request in requests {
+            let submit = move || engine.submit(batch, [request]).unwrap();
+            scope.spawn(move || (0..EACH).for_each(|_| submit()));
+        }
+    });
+    let state = engine.wait_batch(batch, LIMIT).unwrap();
+    for index in 0..2 * EACH {
+        let task = engine.task_status(batch, index).unwrap();
+        match &task.failure {
+            None => assert_eq!((task.state, task.bytes), (TaskState::Completed, 128), "{index}"),
+            Some(failure) => {
+                assert_eq!((task.state, task.bytes), (TaskState::Failed, 0), "{index}");
+                assert_eq!((failure.facts().phase, failure.facts().index), ("memory", Some(index)));
+                assert_eq!(failure.code(), Code::InvalidArgument);
+            }
+        }
+    }
+    assert_eq!((state.state, state.completed, state.failed), (TaskState::Failed, EACH, EACH));
+    assert_eq!(state.bytes, 128 * EACH as u64);
+    engine.free_batch(batch).unwrap();
+}
+
+#[test]
 fn fault28_a_batch_that_failed_so_sends_no_notification() {
     let (a, b) = pair(&["tcp"]);
     let target = a.engine.open_segment(&b.name()).unwrap();
@@ -92,6 +132,27 @@ fn fault28_a_batch_that_failed_so_sends_no_notification() {
         assert!(seen.iter().all(|it| it.msg == "later"), "{seen:?}");
         !seen.is_empty()
     });
+}
+
+#[test]
+fn a66_what_a_list_says_of_its_length_is_not_believed() {
+    // A66: no room is made for what does not come.
+    struct Liar<I>(I);
+    impl<I: Iterator> Iterator for Liar<I> {
+        type Item = I::Item;
+        fn next(&mut self) -> Option<I::Item> {
+            self.0.next()
+        }
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            (1 << 60, None)
+        }
+    }
+    let (a, b) = pair(&["tcp"]);
+    let target = a.engine.open_segment(&b.name()).unwrap();
+    let good = Request { opcode: OPCODE_WRITE, source: a.at(0), target, offset: b.at(0), len: 30 };
+    let batch = a.engine.allocate_batch(1).unwrap();
+    a.engine.submit(batch, Liar([good].into_iter())).unwrap();
+    a.engine.wait_batch(batch, LIMIT).unwrap().outcome().unwrap();
 }
 
 #[test]

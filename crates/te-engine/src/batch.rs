@@ -8,6 +8,7 @@
 //! waker or a peer is called.
 
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,11 +29,7 @@ use crate::task::Task;
 pub(crate) struct Inner {
     pub(crate) tasks: Vec<Task>,
     open: usize,
-    completed: usize,
-    failed: usize,
-    bytes: u64,
-    first_fault: Option<Box<TaskFault>>,
-    quarantined: usize,
+    ended: Ended,
     notify: NotifyOutcome,
     /// To be sent once every task completed.
     planned: Vec<(SegmentId, Notify)>,
@@ -50,19 +47,46 @@ pub(crate) struct Inner {
     deadline: Option<Instant>,
 }
 
+/// Sums of the tasks that are final.
+#[derive(Debug, Default)]
+struct Ended {
+    completed: usize,
+    failed: usize,
+    bytes: u64,
+    first_fault: Option<Box<TaskFault>>,
+    quarantined: usize,
+}
+
+impl Ended {
+    fn count(&mut self, task: &Task) {
+        self.bytes += task.bytes();
+        if task.state() == TaskState::Completed {
+            self.completed += 1;
+            return;
+        }
+        self.failed += 1;
+        self.quarantined += usize::from(task.is_quarantined());
+        if self.first_fault.is_none() {
+            self.first_fault = task.fault().cloned().map(Box::new);
+        }
+    }
+}
+
 impl Inner {
-    /// Appends an open or already complete task.
-    pub(crate) fn push(&mut self, task: Task) {
+    /// Appends a task, open or final from the start.
+    pub(crate) fn push(&mut self, mut task: Task) {
+        task.number_fault(self.tasks.len());
         self.count(&task);
         self.tasks.push(task);
     }
 
     /// Appends tasks; the list of a first submission is taken as it is.
-    pub(crate) fn append(&mut self, tasks: Vec<Task>) {
+    pub(crate) fn append(&mut self, mut tasks: Vec<Task>) {
         if !self.tasks.is_empty() {
             return tasks.into_iter().for_each(|task| self.push(task));
         }
-        for task in &tasks {
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.number_fault(index);
             self.count(task);
         }
         self.tasks = tasks;
@@ -71,7 +95,7 @@ impl Inner {
     fn count(&mut self, task: &Task) {
         self.look_again(task.due());
         if task.state().is_final() {
-            self.completed += 1;
+            self.ended.count(task);
         } else {
             self.open += 1;
         }
@@ -105,17 +129,7 @@ impl Inner {
     /// Counts a task that has just become final.
     pub(crate) fn note_final(&mut self, index: usize) {
         self.open -= 1;
-        let task = &self.tasks[index];
-        self.bytes += task.bytes();
-        if task.state() == TaskState::Completed {
-            self.completed += 1;
-        } else {
-            self.failed += 1;
-            self.quarantined += usize::from(task.is_quarantined());
-            if self.first_fault.is_none() {
-                self.first_fault = task.fault().cloned().map(Box::new);
-            }
-        }
+        self.ended.count(&self.tasks[index]);
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -138,7 +152,7 @@ impl Inner {
             return Vec::new();
         }
         let mut due = std::mem::take(&mut self.planned);
-        if self.failed > 0 {
+        if self.ended.failed > 0 {
             due.clear();
         }
         if !due.is_empty() {
@@ -159,7 +173,7 @@ impl Inner {
     }
 
     fn status(&self) -> BatchStatus {
-        let state = match (self.is_final(), self.failed) {
+        let state = match (self.is_final(), self.ended.failed) {
             (false, _) => TaskState::Waiting,
             (true, 0) => TaskState::Completed,
             (true, _) => TaskState::Failed,
@@ -167,12 +181,12 @@ impl Inner {
         BatchStatus {
             state,
             total: self.tasks.len(),
-            completed: self.completed,
-            failed: self.failed,
-            quarantined: self.quarantined,
-            bytes: self.bytes,
+            completed: self.ended.completed,
+            failed: self.ended.failed,
+            quarantined: self.ended.quarantined,
+            bytes: self.ended.bytes,
             notify: self.notify.clone(),
-            fault: self.first_fault.as_deref().cloned(),
+            fault: self.ended.first_fault.as_deref().cloned(),
         }
     }
 }
@@ -199,11 +213,7 @@ impl Batch {
         let inner = Inner {
             tasks: Vec::new(),
             open: 0,
-            completed: 0,
-            failed: 0,
-            bytes: 0,
-            first_fault: None,
-            quarantined: 0,
+            ended: Ended::default(),
             notify: NotifyOutcome::None,
             planned: Vec::new(),
             sending: 0,
@@ -257,6 +267,12 @@ impl Batch {
         let inner = self.lock();
         let unknown = BatchError::NoTask { batch: self.id, index, total: inner.tasks.len() };
         inner.tasks.get(index).map(|task| (task.status(), task.via())).ok_or(unknown)
+    }
+
+    /// Whether an open task of it has some of these bytes as its local memory.
+    pub(crate) fn uses(&self, bytes: &Range<u64>) -> bool {
+        let inner = self.lock();
+        inner.open > 0 && inner.tasks.iter().any(|task| task.uses(bytes))
     }
 
     /// The transports that have slices of it, and how many slices that are.

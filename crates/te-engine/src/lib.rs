@@ -104,7 +104,7 @@ pub use id::BatchId;
 pub use rdma::RdmaAbsence;
 #[cfg(feature = "rdma")]
 pub use rdma::survey_rdma;
-pub use request::TransferRequest;
+pub use request::{RefusedRequest, SubmitTerms, TransferRequest};
 pub use scatter::{
     FragmentCallback, FragmentError, FragmentStatus, ScatterOperation, ScatterRange,
 };

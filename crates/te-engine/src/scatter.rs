@@ -2,8 +2,8 @@
 //!
 //! I1  Each fragment has exactly one outcome, and its callback runs exactly once.
 //! I2  A fragment that is not valid fails alone; a range that is not, with all its fragments.
-//! I3  Dropping an operation calls back what is open and waits for it, within the engine's
-//!     shutdown time: the local buffers are free afterwards.
+//! I3  Dropping an operation calls back what is open and waits for it, within a bound: the local
+//!     buffers are free afterwards, or in quarantine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -305,7 +305,7 @@ impl Drop for ScatterOperation<'_> {
     fn drop(&mut self) {
         let Some(batch) = self.batch else { return self.collect() };
         self.cancel();
-        drop(self.engine.wait(batch, self.engine.config().engine.shutdown_timeout));
+        drop(self.engine.wait(batch, self.engine.call_back_limit()));
         self.collect();
         if self.engine.owner.is_here() {
             self.engine.shared.batches.orphan(batch);

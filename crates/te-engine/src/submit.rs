@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::engine::TransferEngine;
 use crate::error::{BatchError, SubmitError, TransferError, WaitError};
 use crate::id::BatchId;
-use crate::request::TransferRequest;
+use crate::request::{RefusedRequest, Submission, SubmitTerms, TransferRequest};
 use crate::status::{BatchStatus, TaskState};
 use crate::task::{Task, Work};
 
@@ -37,6 +37,27 @@ impl TransferEngine {
     ) -> Result<(), SubmitError> {
         let terms = Terms { timeout: None, patience, notify: None };
         self.submit_all(&self.find(batch)?, requests, terms)
+    }
+
+    /// As [`TransferEngine::submit`], of requests of which some were refused before: each of these
+    /// becomes a task that has failed from the start, in its place. The batch then fails, and no
+    /// notification follows it.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing of the call was queued then. [`SubmitError::Empty`] for a
+    /// notification without a request.
+    pub fn submit_each(
+        &self,
+        batch: BatchId,
+        requests: &[Result<TransferRequest, RefusedRequest>],
+        terms: SubmitTerms,
+    ) -> Result<(), SubmitError> {
+        let patience = terms.patience.unwrap_or(self.config.engine.transfer_timeout);
+        let notify = match terms.notify {
+            Some(notify) => Some((requests.first().ok_or(SubmitError::Empty)?.target(), notify)),
+            None => None,
+        };
+        self.submit_all(&self.find(batch)?, requests, Terms { timeout: None, patience, notify })
     }
 
     /// As [`TransferEngine::submit`]; once every task of the batch completed, the first request's
@@ -76,6 +97,24 @@ impl TransferEngine {
         result
     }
 
+    /// How long a batch that was called back takes at most until its tasks are final: what their
+    /// transports have not given back by then is in quarantine.
+    pub fn call_back_limit(&self) -> Duration {
+        /// For threads that come late.
+        const MARGIN: Duration = Duration::from_secs(1);
+        let engine = &self.config.engine;
+        engine.shutdown_timeout.max(engine.quarantine_after.saturating_add(MARGIN))
+    }
+
+    /// Whether a task of this engine moves some of these local bytes, or has ended while a transport
+    /// still holds some. Looks through all open tasks. What peers read and write is not asked for.
+    pub fn moves_local(&self, address: u64, len: u64) -> bool {
+        let bytes = address..address.saturating_add(len);
+        let batches = self.shared.batches.all();
+        // An open task goes to quarantine, and never the other way: so it is not missed.
+        batches.iter().any(|batch| batch.uses(&bytes)) || self.shared.quarantine.uses(&bytes)
+    }
+
     fn transfer_in(
         &self,
         batch: &Arc<Batch>,
@@ -89,7 +128,7 @@ impl TransferEngine {
             Ok(status) => status,
             Err(WaitError::TimedOut { .. }) => {
                 self.call_back(batch);
-                self.wait_for(batch, None, self.config.engine.shutdown_timeout)?
+                self.wait_for(batch, None, self.call_back_limit())?
             }
             Err(error) => return Err(error.into()),
         };
@@ -99,14 +138,14 @@ impl TransferEngine {
     fn submit_all(
         &self,
         batch: &Arc<Batch>,
-        requests: &[TransferRequest],
+        requests: &[impl Submission],
         terms: Terms,
     ) -> Result<(), SubmitError> {
         if self.is_closed() {
             return Err(SubmitError::Closed);
         }
         batch.check_room(&batch.lock(), requests.len())?;
-        let Checked { tasks, open, bytes } = self.check_all(requests, terms.timeout)?;
+        let Checked { tasks, open, bytes, refused } = self.check_all(requests, terms.timeout)?;
         self.admit(open, bytes, terms.patience)?;
         let mut inner = batch.lock();
         if let Err(error) = batch.check_room(&inner, tasks.len()) {
@@ -122,6 +161,7 @@ impl TransferEngine {
         let deadline = inner.deadline();
         drop(inner);
         self.shared.counters.submitted.add(requests.len() as u64);
+        self.shared.counters.failed.add(refused);
         if let Some(deadline) = deadline {
             self.shared.alarm.at(deadline);
         }
@@ -150,26 +190,35 @@ impl TransferEngine {
     /// Checks every request; `timeout` is for those that name none, else the engine's.
     fn check_all(
         &self,
-        requests: &[TransferRequest],
+        requests: &[impl Submission],
         timeout: Option<Duration>,
     ) -> Result<Checked, SubmitError> {
         let mut last: Option<(SegmentId, Arc<RemoteSegment>)> = None;
         let mut buffer = None;
         let terms = (self.now(), timeout.or(self.config.engine.request_timeout));
         let tasks = Vec::with_capacity(requests.len());
-        let mut checked = Checked { tasks, open: 0, bytes: 0 };
-        for (index, request) in requests.iter().enumerate() {
+        let mut checked = Checked { tasks, open: 0, bytes: 0, refused: 0 };
+        for (index, submission) in requests.iter().enumerate() {
+            let target = submission.target();
             let peer = match last {
-                Some((id, ref peer)) if id == request.target => peer,
+                Some((id, ref peer)) if id == target => peer,
                 _ => {
-                    let peer = self.check_target((index, request.target), terms.0)?;
-                    &last.insert((request.target, peer)).1
+                    let peer = self.check_target((index, target), terms.0)?;
+                    &last.insert((target, peer)).1
                 }
             };
-            let work = self.check_one((index, request), peer, &mut buffer, terms)?;
-            checked.open += u64::from(!request.local.is_empty());
-            checked.bytes += request.local.len();
-            checked.tasks.push(Task::new(work));
+            match submission.request() {
+                Ok(request) => {
+                    let work = self.check_one((index, request), peer, &mut buffer, terms)?;
+                    checked.open += u64::from(!request.local.is_empty());
+                    checked.bytes += request.local.len();
+                    checked.tasks.push(Task::new(work));
+                }
+                Err(refused) => {
+                    checked.refused += 1;
+                    checked.tasks.push(Task::refused(refused, peer));
+                }
+            }
         }
         Ok(checked)
     }
@@ -254,6 +303,8 @@ struct Checked {
     open: u64,
     /// How many bytes.
     bytes: u64,
+    /// How many have failed already.
+    refused: u64,
 }
 
 /// What a peer offers, for an error about it. The text is not longer than what names need.

@@ -11,7 +11,9 @@
 //!     when it says that the buffer is in quarantine.
 //! I2  `Completed` means that the done bytes are exactly the request's bytes.
 //! I3  A final task holds neither its region nor its guard.
+//! I4  A task that was refused before it began is final from the start, and touched nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +23,7 @@ use te_segment::{
 use te_transport::{Completion, RemoteSide, SliceFault};
 
 use crate::classic::Via;
+use crate::request::RefusedRequest;
 use crate::status::{TaskFault, TaskState, TransferStatus};
 
 /// One piece of a task: where it begins, how long it is, how often it was tried.
@@ -122,6 +125,12 @@ impl Work {
         }
     }
 
+    /// Whether some of these bytes are its local memory.
+    pub(crate) fn uses(&self, bytes: &Range<u64>) -> bool {
+        let (start, len) = (self.local.address(), self.local.len());
+        start < bytes.end && bytes.start < start.saturating_add(len)
+    }
+
     /// The segment that the request names.
     pub(crate) fn target(&self) -> SegmentId {
         self.peer.id()
@@ -139,6 +148,29 @@ impl Task {
             remote: RemoteSide::Untouched,
             attempts: 0,
             fault: None,
+            quarantined: false,
+            via: None,
+        }
+    }
+
+    /// A task that failed before it began.
+    pub(crate) fn refused(refused: &RefusedRequest, peer: &RemoteSegment) -> Self {
+        let fault = TaskFault {
+            index: 0,
+            op: refused.op,
+            peer: peer.name().as_str().into(),
+            target: refused.target,
+            attempts: 0,
+            quarantined: false,
+            fault: refused.fault.clone(),
+        };
+        Self {
+            work: None,
+            state: TaskState::Failed,
+            bytes: 0,
+            remote: RemoteSide::Untouched,
+            attempts: 0,
+            fault: Some(Box::new(fault)),
             quarantined: false,
             via: None,
         }
@@ -185,6 +217,11 @@ impl Task {
     /// When something is to be done about the task, if it is not final before.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.work.as_ref()?.deadline
+    }
+
+    /// Whether it is open and some of these bytes are its local memory.
+    pub(crate) fn uses(&self, bytes: &Range<u64>) -> bool {
+        self.work.as_ref().is_some_and(|work| work.uses(bytes))
     }
 
     pub(crate) fn is_quarantined(&self) -> bool {

@@ -122,3 +122,24 @@ fn a139_what_goes_wrong_has_the_peers_names() {
     let efa = TransferEngine::initialize("127.0.0.1", "P2PHANDSHAKE", "efa", "").map(drop);
     assert_eq!(code(efa), -1);
 }
+
+#[test]
+fn a136_what_was_called_back_says_that_its_memory_is_free() {
+    // A136: the time is over at once; the call returns when nothing moves any more, and says so.
+    const LARGE: usize = 64 << 20;
+    let (a, b) = (engine(), engine());
+    let (ours, theirs) = (MemoryPool::new(LARGE), MemoryPool::new(LARGE));
+    let far = theirs.as_ptr().expose_provenance() as u64;
+    // SAFETY: no slice of the pools lives.
+    unsafe {
+        a.register_local_memory(ours.as_void_ptr(), LARGE, WILDCARD_LOCATION).unwrap();
+        b.register_local_memory(theirs.as_void_ptr(), LARGE, WILDCARD_LOCATION).unwrap();
+        let segment = a.open_segment(&b.local_ip_and_port().unwrap()).unwrap();
+        let read = TransferRequest::read(ours.as_void_ptr(), segment, far, LARGE as u64);
+        let ended = a.submit_and_wait(&[read], Some(Duration::ZERO));
+        assert!(matches!(ended, Err(EngineError::Timeout)), "{ended:?}");
+        let failure = last_failure().unwrap();
+        assert_eq!(failure.facts().local.name(), "free", "{failure}");
+        a.unregister_local_memory(ours.as_void_ptr()).unwrap();
+    }
+}

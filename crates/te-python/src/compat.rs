@@ -527,6 +527,8 @@ impl TransferEngine {
         length: Number,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let home = told(py, About::Anything, self.home())?;
+        // Room is made only for what is there.
+        home.run(py, About::Anything, |engine| engine.local_range(source_address.0, length.0))?;
         raw::bytes(py, length.0, |bytes| {
             te_compat::guarded(|| home.engine().read_bytes(source_address.0, bytes))
         })?

@@ -1,15 +1,16 @@
 //! The engine as Python programs see it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use te_compat::{EngineConfig, Failure, Notify, Options, Protocol};
 use te_engine::{LoadOptions, ProcessEnvironment};
 
 use crate::failure::{About, told};
-use crate::home::Home;
+use crate::home::{Handle, Home};
 use crate::memory::Memory;
 use crate::numbers::seconds;
 use crate::region::Region;
@@ -23,7 +24,7 @@ use crate::segment::Segment;
 /// RDMA out; `nics`, the only ones to use; `config`, a file. Raises BuildError.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Engine {
-    home: Arc<Home>,
+    home: Handle,
 }
 
 /// How an engine is to be made, by keyword.
@@ -44,11 +45,11 @@ impl Wishes {
                 "metadata" => wishes.metadata = Some(value.extract()?),
                 "port" => wishes.port = value.extract()?,
                 "protocol" => wishes.protocol = Some(value.extract()?),
-                "nics" => wishes.nics = Some(value.extract()?),
+                "nics" => wishes.nics = Some(names(&value)?),
                 "config" => wishes.config = value.extract()?,
                 other => {
                     let text = format!("unexpected keyword argument '{other}'");
-                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                    return Err(PyTypeError::new_err(text));
                 }
             }
         }
@@ -75,6 +76,14 @@ impl Wishes {
     }
 }
 
+/// A list of names.
+fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("a sequence of names is expected"));
+    }
+    value.try_iter()?.map(|name| name?.extract()).collect()
+}
+
 #[pymethods]
 impl Engine {
     /// Makes an engine; `name` is the address or name that peers reach this host by.
@@ -84,7 +93,8 @@ impl Engine {
     #[pyo3(signature = (name="127.0.0.1", **wishes))]
     fn new(py: Python<'_>, name: &str, wishes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let options = told(py, About::Build, Wishes::of(wishes)?.options(name))?;
-        Ok(Self { home: told(py, About::Build, Home::new(py, &options))? })
+        let home = told(py, About::Build, Home::new(py, &options))?;
+        Ok(Self { home: Handle::new(py, home)? })
     }
 
     /// The name that others open: ``host:port`` where there is no metadata service.
@@ -112,7 +122,8 @@ impl Engine {
     }
 
     /// Registers memory: a buffer, an array, a tensor, or ``(address, length)``. What has an owner is
-    /// kept until it is unregistered. With ``remote=False`` peers may not touch it.
+    /// kept until it is unregistered. Peers may read it, and write it unless its owner calls it read-only;
+    /// with ``remote=False`` they may not touch it.
     ///
     /// Raises RegisterError, DeviceMemoryError, TypeError, ValueError (gaps).
     #[pyo3(signature = (buffer, *, location="*".to_owned(), remote=true))]
@@ -128,9 +139,7 @@ impl Engine {
 
     /// Ends the registration of the memory that begins at `address`; see `Region.unregister`.
     fn unregister(&self, py: Python<'_>, address: u64) -> PyResult<()> {
-        self.home.run(py, About::Memory, |engine| engine.unregister(address))?;
-        self.home.unpin(address);
-        Ok(())
+        self.home.unregister(py, address, None)
     }
 
     /// Opens a peer's published memory by its name.
@@ -213,6 +222,10 @@ impl Engine {
     #[pyo3(signature = (*_why))]
     fn __exit__(&self, py: Python<'_>, _why: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py, None).map(drop)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self) -> String {

@@ -1,11 +1,12 @@
 //! From [`Failure`] to the exceptions of `te_engine.errors`.
 
 use std::ffi::c_int;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use te_compat::Failure;
+use te_compat::{Code, Failure, RemoteSide};
 
 /// The module with the exceptions.
 static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -49,6 +50,40 @@ pub(crate) fn told<T>(py: Python<'_>, about: About, result: Result<T, Failure>) 
 /// The exception of a failure.
 pub(crate) fn raised(py: Python<'_>, about: About, failure: &Failure) -> PyErr {
     let made = facts(py, failure).and_then(|facts| made(py, "of_failure", (about.class(), facts)));
+    made.unwrap_or_else(|broken| broken)
+}
+
+/// All bytes of a transfer are in place, and its notification was not delivered.
+pub(crate) fn not_notified(py: Python<'_>, cause: &str, is_full: bool) -> PyErr {
+    let code = if is_full { Code::TooManyRequests } else { Code::Rejected };
+    let text = format!("all bytes are in place, and the notification is not: {cause}");
+    let failure = Failure::new(code, "notify", text);
+    raised_with(py, &failure, |facts| {
+        facts.set_item("remote_side", RemoteSide::Settled.to_string())?;
+        facts.set_item("retryable", is_full)
+    })
+}
+
+/// A transfer's time was over before there was room for it.
+pub(crate) fn no_room(py: Python<'_>, failure: &Failure, limit: Duration) -> PyErr {
+    raised_with(py, failure, |facts| {
+        let text = format!("submit: too much is outstanding, and was for {limit:?}");
+        facts.set_item("cause", &text)?;
+        facts.set_item("text", &text)?;
+        facts.set_item("timed_out", true)
+    })
+}
+
+/// The exception of a transfer's failure, some facts of which are changed.
+fn raised_with(
+    py: Python<'_>,
+    failure: &Failure,
+    change: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>,
+) -> PyErr {
+    let made = facts(py, failure).and_then(|facts| {
+        change(&facts)?;
+        made(py, "of_failure", (About::Transfer.class(), facts))
+    });
     made.unwrap_or_else(|broken| broken)
 }
 

@@ -10,12 +10,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 use te_compat::{Engine, EngineCloseReport, Failure, Options, guarded, start_logging};
 use te_sync::Mutex;
 
 use crate::dispatcher::Dispatcher;
-use crate::failure::{About, told};
+use crate::failure::{About, raised, told};
 use crate::memory::Pin;
 use crate::raw;
 use crate::work::Work;
@@ -28,6 +30,60 @@ pub(crate) struct Home {
     /// Transfers that nobody holds any more and that may still use their memory.
     left: Mutex<Vec<Arc<Work>>>,
     dispatcher: Dispatcher,
+}
+
+/// A home as its Python objects hold it, so that the garbage collector sees what the engine keeps for them:
+/// each of them knows the keeper, and it alone tells of the pins.
+pub(crate) struct Handle {
+    home: Arc<Home>,
+    keeper: Py<Keeper>,
+}
+
+/// See [`Handle`].
+#[pyclass(frozen, module = "te_engine._native")]
+pub(crate) struct Keeper {
+    home: Arc<Home>,
+}
+
+impl Handle {
+    /// That of a new engine.
+    ///
+    /// # Errors
+    /// Without the memory for it.
+    pub(crate) fn new(py: Python<'_>, home: Arc<Home>) -> PyResult<Self> {
+        let keeper = Py::new(py, Keeper { home: Arc::clone(&home) })?;
+        Ok(Self { home, keeper })
+    }
+
+    /// Another one.
+    pub(crate) fn another(&self, py: Python<'_>) -> Self {
+        Self { home: Arc::clone(&self.home), keeper: self.keeper.clone_ref(py) }
+    }
+
+    /// Tells the garbage collector of the keeper.
+    ///
+    /// # Errors
+    /// The collector's wish to end.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keeper)
+    }
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Arc<Home>;
+
+    fn deref(&self) -> &Arc<Home> {
+        &self.home
+    }
+}
+
+#[pymethods]
+impl Keeper {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The interpreter is attached, so that nobody else has the lock (I1).
+        let pins = self.home.pins.lock();
+        pins.values().flatten().try_for_each(|pin| pin.traverse(&visit))
+    }
 }
 
 /// Every engine of this process, to be closed before the interpreter goes.
@@ -92,25 +148,64 @@ impl Home {
         self.pins.lock().entry(address).or_default().push(pin);
     }
 
-    /// Gives back what one registration needed.
-    pub(crate) fn unpin(&self, address: u64) {
+    /// Ends one registration, and gives back what it kept: `own`. Where that is not told, nothing is
+    /// given back until the last registration of the address has ended.
+    ///
+    /// # Errors
+    /// The exception of the failure; everything is kept then.
+    pub(crate) fn unregister(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        own: Option<&Arc<Pin>>,
+    ) -> PyResult<()> {
+        // What another thread registers from here on is none of these.
+        let before = self.pins.lock().get(&address).cloned().unwrap_or_default();
+        let is_last = self.run(py, About::Memory, |engine| {
+            engine.unregister(address)?;
+            Ok(!engine.overlaps(address, 1)?)
+        })?;
+        let is_over = |pin: &Arc<Pin>| {
+            let is_own = own.is_some_and(|own| Arc::ptr_eq(own, pin));
+            is_own || is_last && before.iter().any(|it| Arc::ptr_eq(it, pin))
+        };
         let mut pins = self.pins.lock();
-        let Some(of_address) = pins.get_mut(&address) else { return };
-        let given = of_address.pop();
-        if of_address.is_empty() {
-            pins.remove(&address);
+        let of_address = pins.remove(&address).unwrap_or_default();
+        let (over, kept): (Vec<_>, Vec<_>) = of_address.into_iter().partition(is_over);
+        if !kept.is_empty() {
+            pins.insert(address, kept);
         }
         // Giving a buffer back may run Python code, which may come here again.
         drop(pins);
-        drop(given);
+        drop((over, before));
+        Ok(())
     }
 
     /// Keeps a transfer until it uses its memory no more.
-    pub(crate) fn leave(&self, py: Python<'_>, work: Arc<Work>) {
+    pub(crate) fn leave(self: &Arc<Self>, py: Python<'_>, work: Arc<Work>) {
         self.sweep(py);
-        if !work.is_quiet(py) {
-            self.left.lock().push(work);
+        if work.is_quiet(py) {
+            return;
         }
+        self.left.lock().push(Arc::clone(&work));
+        // In a forked child nothing of the engine may be touched. Where there is no thread for it, the
+        // next transfer looks.
+        if self.engine.is_here() {
+            drop(self.sweep_after(py, &work));
+        }
+    }
+
+    /// Looks again once this has ended.
+    fn sweep_after(self: &Arc<Self>, py: Python<'_>, work: &Work) -> PyResult<()> {
+        let home = Arc::downgrade(self);
+        let sweep = PyCFunction::new_closure(py, None, None, move |arguments, _| {
+            if let Some(home) = home.upgrade() {
+                home.sweep(arguments.py());
+            }
+        })?;
+        let ring = self.dispatcher.expect(py, (sweep.into_any().unbind(), py.None()))?;
+        let told = py.detach(|| work.transfer().on_end(move || ring.ring()));
+        told.map_err(|failure| raised(py, About::Transfer, &failure))
     }
 
     /// Gives up the transfers whose memory is free by now.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PySequence, PyString};
@@ -39,30 +39,72 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
         let Some(sequence) = sequence else {
             return Err(PyTypeError::new_err("a sequence of whole numbers is expected"));
         };
-        let mut numbers = Vec::with_capacity(sequence.len()?);
+        let said = sequence.len()?;
+        let mut numbers = room(said)?;
         for item in sequence.try_iter()? {
             let Number(number) = item?.extract()?;
+            // What an object says of its length need not be true.
+            if numbers.len() == said {
+                return Err(PyValueError::new_err("a sequence is longer than it says"));
+            }
             numbers.push(number);
         }
         Ok(Self(numbers))
     }
 }
 
+/// The most numbers of a list: more than that no batch takes.
+const MOST: usize = 1 << 24;
+
+/// An empty list with room for so many.
+///
+/// # Errors
+/// `ValueError` for more than [`MOST`], `MemoryError`.
+pub(crate) fn room<T>(n: usize) -> PyResult<Vec<T>> {
+    if n > MOST {
+        return Err(PyValueError::new_err(format!("a list has {n} numbers, {MOST} at most")));
+    }
+    let mut list = Vec::new();
+    list.try_reserve_exact(n).map_err(|_| PyMemoryError::new_err("no memory for a list"))?;
+    Ok(list)
+}
+
 /// The numbers of an array, without an object for each.
 fn of_array(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
-    let py = object.py();
     if object.is_instance_of::<pyo3::types::PyList>() {
         return Ok(None);
     }
-    if let Ok(buffer) = PyBuffer::<u64>::get(object) {
-        return buffer.to_vec(py).map(Some);
+    if let Some(numbers) = items::<u64>(object)? {
+        return Ok(Some(numbers));
     }
-    let Ok(buffer) = PyBuffer::<i64>::get(object) else { return Ok(None) };
-    let signed = buffer.to_vec(py)?;
+    let Some(signed) = items::<i64>(object)? else { return Ok(None) };
     let numbers = signed.iter().map(|number| u64::try_from(*number).ok()).collect();
     match numbers {
         Some(numbers) => Ok(Some(numbers)),
         None => Err(PyTypeError::new_err("a number is below 0")),
+    }
+}
+
+/// The items of an array of this type, which are in this machine's byte order.
+fn items<T: Element + Default>(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
+    let Ok(buffer) = PyBuffer::<T>::get(object) else { return Ok(None) };
+    if !is_native(buffer.format().to_bytes()) {
+        return Ok(None);
+    }
+    let n = buffer.item_count();
+    let mut items = room(n)?;
+    items.resize(n, T::default());
+    buffer.copy_to_slice(object.py(), &mut items)?;
+    Ok(Some(items))
+}
+
+/// Whether a format of a buffer is a number in this machine's byte order.
+fn is_native(format: &[u8]) -> bool {
+    let own = if cfg!(target_endian = "little") { b'<' } else { b'>' };
+    match format {
+        [kind] => kind.is_ascii_alphabetic(),
+        [order, kind] => [b'@', b'=', own].contains(order) && kind.is_ascii_alphabetic(),
+        _ => false,
     }
 }
 

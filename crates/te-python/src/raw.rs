@@ -15,6 +15,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyCapsuleMethods};
 use te_compat::CallerMemory;
 
 use crate::failure::device_memory;
+use crate::memory::objects;
 
 // SAFETY: no Rust reference is ever made to memory of Python objects. That no other memory appears
 // at a registered address is kept for objects by holding them, and for bare addresses it is what
@@ -30,6 +31,7 @@ pub(crate) fn promise() -> CallerMemory {
 pub(crate) struct Tensor {
     pub(crate) address: u64,
     pub(crate) len: u64,
+    pub(crate) is_writable: bool,
 }
 
 /// Memory that this host's processors can read and write: plain, or pinned for a device.
@@ -48,11 +50,28 @@ pub(crate) fn check_device(py: Python<'_>, device: c_int) -> PyResult<()> {
 /// # Errors
 /// It is none, lies elsewhere than in this host's memory, or is not contiguous.
 pub(crate) fn tensor(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
-    let pointer = capsule.pointer_checked(Some(c"dltensor"))?.cast::<DlTensor>();
-    // SAFETY: a capsule of this name holds a `DLManagedTensor`, which begins with a `DLTensor` and
-    // lives as long as the capsule, which the caller has.
-    let tensor = unsafe { pointer.read() };
+    let (tensor, flags) = if capsule.is_valid_checked(Some(c"dltensor_versioned")) {
+        let pointer = capsule.pointer_checked(Some(c"dltensor_versioned"))?;
+        // SAFETY: a capsule of this name holds a `DLManagedTensorVersioned`, which begins with its
+        // version in every version, and lives as long as the capsule, which the caller has.
+        let major = unsafe { pointer.cast::<u32>().read() };
+        if major != 1 {
+            let text = format!("DLPack of version {major} is not known here");
+            return Err(PyValueError::new_err(text));
+        }
+        // SAFETY: as above; this is what it looks like in version 1.
+        let managed = unsafe { pointer.cast::<DlManagedVersioned>().read() };
+        (managed.tensor, managed.flags)
+    } else {
+        let pointer = capsule.pointer_checked(Some(c"dltensor"))?.cast::<DlTensor>();
+        // SAFETY: a capsule of this name holds a `DLManagedTensor`, which begins with a `DLTensor`
+        // and lives as long as the capsule, which the caller has.
+        (unsafe { pointer.read() }, 0)
+    };
     check_device(capsule.py(), tensor.device_type)?;
+    if tensor.kind == OPAQUE {
+        return Err(objects());
+    }
     let n = usize::try_from(tensor.n_dimensions).unwrap_or(0);
     let shape = numbers(tensor.shape, n);
     if !is_contiguous(&shape, tensor.strides.map(|at| numbers(Some(at), n))) {
@@ -63,7 +82,8 @@ pub(crate) fn tensor(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
     let len = items.and_then(|items| items.checked_mul(bits)).map(|bits| bits.div_ceil(8));
     let len = len.ok_or_else(|| PyValueError::new_err("the tensor has an impossible shape"))?;
     let address = tensor.data.map_or(0, |at| at.as_ptr().expose_provenance() as u64);
-    Ok(Tensor { address: address.wrapping_add(tensor.byte_offset), len })
+    let address = address.wrapping_add(tensor.byte_offset);
+    Ok(Tensor { address, len, is_writable: flags & READ_ONLY == 0 })
 }
 
 /// `DLTensor` of DLPack, as every version of it has.
@@ -73,13 +93,29 @@ struct DlTensor {
     device_type: c_int,
     _device: c_int,
     n_dimensions: c_int,
-    _kind: u8,
+    kind: u8,
     bits: u8,
     lanes: u16,
     shape: Option<NonNull<i64>>,
     strides: Option<NonNull<i64>>,
     byte_offset: u64,
 }
+
+/// `DLManagedTensorVersioned` of DLPack 1.
+#[repr(C)]
+struct DlManagedVersioned {
+    _version: [u32; 2],
+    _context: Option<NonNull<c_void>>,
+    _deleter: Option<NonNull<c_void>>,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+/// DLPack's flag of memory that must not be written.
+const READ_ONLY: u64 = 1;
+
+/// DLPack's number for items that are handles of whatever made them.
+const OPAQUE: u8 = 3;
 
 /// The numbers of a shape, or of strides.
 fn numbers(at: Option<NonNull<i64>>, n: usize) -> Vec<i64> {

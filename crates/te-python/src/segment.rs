@@ -1,32 +1,31 @@
 //! Somebody's published memory, and moving bytes to and from it.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use te_compat::{Notify, OPCODE_READ, OPCODE_WRITE, Request, TransferOptions};
 use te_engine::SegmentId;
 
 use crate::failure::About;
-use crate::home::Home;
+use crate::home::Handle;
 use crate::memory::Memory;
-use crate::numbers::{Lengths, Number, Numbers, seconds};
+use crate::numbers::{Lengths, Number, Numbers, room, seconds};
 use crate::transfer::Transfer;
 use crate::work::{Plan, Work};
 
 /// The published memory of a peer, or of this engine.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Segment {
-    home: Arc<Home>,
+    home: Handle,
     id: i32,
     name: String,
 }
 
 impl Segment {
-    pub(crate) fn open(py: Python<'_>, home: &Arc<Home>, name: String) -> PyResult<Self> {
+    pub(crate) fn open(py: Python<'_>, home: &Handle, name: String) -> PyResult<Self> {
         let id = home.run(py, About::Segment, |engine| engine.open_segment(&name))?;
-        Ok(Self { home: Arc::clone(home), id, name })
+        Ok(Self { home: home.another(py), id, name })
     }
 
     fn id(&self) -> SegmentId {
@@ -63,31 +62,33 @@ impl Segment {
         if addresses.len() != n || lengths.differs_from(n) {
             return Err(PyValueError::new_err("the lists differ in length"));
         }
-        let (base, room, pins) = match local {
+        let (base, size, pins) = match local {
             Some(local) => {
                 let memory = memory(opcode, local)?;
                 (memory.address, memory.len, vec![memory.pin])
             }
             None => (0, u64::MAX, Vec::new()),
         };
-        let mut requests = Vec::with_capacity(n);
+        let mut requests = room(n)?;
         for (index, (offset, address)) in offsets.iter().zip(&addresses).enumerate() {
             let len = lengths.at(index);
-            if offset.checked_add(len).is_none_or(|end| end > room) {
+            let is_inside = offset.checked_add(len).is_some_and(|end| end <= size);
+            let source = base.checked_add(*offset).filter(|_| is_inside);
+            let Some(source) = source else {
                 let text = format!("piece {index} is not inside the local buffer");
                 return Err(PyIndexError::new_err(text));
-            }
-            requests.push(self.request(opcode, base + offset, *address, len));
+            };
+            requests.push(self.request(opcode, source, *address, len));
         }
         Ok(Plan { requests, options, pins })
     }
 
     fn finish(&self, py: Python<'_>, plan: Plan) -> PyResult<u64> {
-        Work::begin(py, &self.home, plan)?.finish(py, &self.home)
+        Work::begin_waiting(py, &self.home, plan)?.finish(py, &self.home)
     }
 
     fn submit(&self, py: Python<'_>, plan: Plan) -> PyResult<Transfer> {
-        Ok(Transfer::new(&self.home, Work::begin(py, &self.home, plan)?))
+        Ok(Transfer::new(py, &self.home, Work::begin(py, &self.home, plan)?))
     }
 }
 
@@ -163,7 +164,8 @@ impl Segment {
 
     /// Begins what `write` does.
     ///
-    /// Raises TransferError where nothing was begun; later errors come from the Transfer.
+    /// Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+    /// errors come from the Transfer.
     #[pyo3(signature = (local, address, **terms))]
     fn submit_write(
         &self,
@@ -177,7 +179,8 @@ impl Segment {
 
     /// Begins what `read` does.
     ///
-    /// Raises TransferError where nothing was begun; later errors come from the Transfer.
+    /// Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+    /// errors come from the Transfer.
     #[pyo3(signature = (local, address, **terms))]
     fn submit_read(
         &self,
@@ -255,6 +258,10 @@ impl Segment {
     ) -> PyResult<Transfer> {
         let pieces = Pieces { local, offsets, addresses, lengths };
         self.submit(py, self.many(OPCODE_READ, pieces, options(terms)?)?)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self) -> String {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use te_compat::TaskState;
+use te_compat::{NotifyOutcome, TaskState};
 
 use crate::failure::{About, raised};
-use crate::home::Home;
+use crate::home::Handle;
 use crate::numbers::seconds;
 use crate::work::Work;
 
@@ -15,14 +16,14 @@ use crate::work::Work;
 /// the engine uses it no more, also where this object is dropped before.
 #[pyclass(frozen, weakref, module = "te_engine")]
 pub(crate) struct Transfer {
-    home: Arc<Home>,
+    home: Handle,
     /// There until this object goes.
     work: Option<Arc<Work>>,
 }
 
 impl Transfer {
-    pub(crate) fn new(home: &Arc<Home>, work: Arc<Work>) -> Self {
-        Self { home: Arc::clone(home), work: Some(work) }
+    pub(crate) fn new(py: Python<'_>, home: &Handle, work: Arc<Work>) -> Self {
+        Self { home: home.another(py), work: Some(work) }
     }
 
     fn work(&self) -> &Work {
@@ -54,6 +55,19 @@ impl Transfer {
         Ok(self.work().state(py)?.bytes)
     }
 
+    /// What became of the notification: ``"sending"``, ``"delivered"``, ``"full"`` (the peer had no room) or
+    /// ``"failed"``. None where none was asked for, or the transfer has not completed.
+    #[getter]
+    fn notify(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        Ok(match self.work().state(py)?.notify {
+            NotifyOutcome::None => None,
+            NotifyOutcome::Sending => Some("sending"),
+            NotifyOutcome::Delivered => Some("delivered"),
+            NotifyOutcome::Full(_) => Some("full"),
+            NotifyOutcome::Failed(_) => Some("failed"),
+        })
+    }
+
     /// Waits until every request has ended, at most `timeout` seconds; gives the bytes moved.
     ///
     /// Raises TransferError, and TransferTimeout where it goes on.
@@ -81,7 +95,7 @@ impl Transfer {
         // In a forked child nothing of the engine may be touched.
         this.home.run(py, About::Transfer, |engine| engine.inner().map(drop))?;
         let argument = slf.clone().into_any().unbind();
-        let ring = this.home.dispatcher().expect(function, argument);
+        let ring = this.home.dispatcher().expect(py, (function, argument))?;
         let told = this.work().transfer().on_end(move || ring.ring());
         told.map_err(|failure| raised(py, About::Transfer, &failure))
     }
@@ -89,6 +103,10 @@ impl Transfer {
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let wait = slf.py().import("te_engine._waiting")?.getattr("wait")?;
         wait.call1((slf,))?.call_method0("__await__")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use te_compat::{
-    BatchState, Code, Failure, LocalState, Request, Transfer, TransferOptions, guarded,
+    BatchState, Code, Failure, LocalState, Request, TaskState, Transfer, TransferOptions, guarded,
 };
 use te_sync::Mutex;
 
-use crate::failure::{About, told};
+use crate::failure::{About, no_room, not_notified, told};
 use crate::home::Home;
 use crate::memory::Pin;
 
@@ -23,15 +23,44 @@ pub(crate) struct Work {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Work {
-    /// Begins to move requests.
+    /// Begins to move requests. Waits for nothing: too much outstanding is an error.
     ///
     /// # Errors
     /// The exception of the [`Failure`]; nothing was queued.
     pub(crate) fn begin(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
         home.sweep(py);
-        let Plan { requests, options, pins } = plan;
-        let transfer = home.run(py, About::Transfer, |engine| engine.begin(requests, options))?;
-        Ok(Arc::new(Self { transfer, pins: Mutex::new(pins) }))
+        let begun = plan.begin(py, home, plan.options.timeout, Duration::ZERO);
+        Ok(Self::of(told(py, About::Transfer, begun)?, plan))
+    }
+
+    /// Begins to move requests. Where too much is outstanding it waits for room, as long as the transfer
+    /// may take; handles Python's signals meanwhile.
+    ///
+    /// # Errors
+    /// As [`Work::begin`], or the exception of a signal's handler.
+    pub(crate) fn begin_waiting(py: Python<'_>, home: &Home, plan: Plan) -> PyResult<Arc<Self>> {
+        home.sweep(py);
+        let limit = plan.options.timeout.unwrap_or(home.engine().config().engine.transfer_timeout);
+        let mut left = limit;
+        loop {
+            let step = left.min(LOOK);
+            // What was waited for room is not there for the transfer.
+            let timeout = plan.options.timeout.map(|_| left);
+            match plan.begin(py, home, timeout, step) {
+                Err(failure) if is_full(&failure) => {
+                    py.check_signals()?;
+                    left = left.saturating_sub(step);
+                    if left.is_zero() {
+                        return Err(no_room(py, &failure, limit));
+                    }
+                }
+                begun => return Ok(Self::of(told(py, About::Transfer, begun)?, plan)),
+            }
+        }
+    }
+
+    fn of(transfer: Transfer, plan: Plan) -> Arc<Self> {
+        Arc::new(Self { transfer, pins: Mutex::new(plan.pins) })
     }
 
     /// The transfer.
@@ -41,7 +70,18 @@ impl Work {
 
     /// How it stands.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<BatchState> {
-        told(py, About::Transfer, py.detach(|| guarded(|| self.transfer.state())))
+        let state = py.detach(|| guarded(|| self.transfer.state()));
+        let state = told(py, About::Transfer, state)?;
+        self.settle(&state);
+        Ok(state)
+    }
+
+    /// Gives the memory back, where that may be done.
+    fn settle(&self, state: &BatchState) {
+        if state.state.is_final() && state.quarantined == 0 {
+            let pins = std::mem::take(&mut *self.pins.lock());
+            drop(pins);
+        }
     }
 
     /// Whether it has ended and nothing uses its memory.
@@ -79,13 +119,15 @@ impl Work {
         }
     }
 
-    /// What a final state gives; the memory is given back where that may be done.
-    pub(crate) fn ended(&self, py: Python<'_>, state: BatchState) -> PyResult<u64> {
-        if state.quarantined == 0 {
-            let pins = std::mem::take(&mut *self.pins.lock());
-            drop(pins);
+    /// What a final state gives.
+    fn ended(&self, py: Python<'_>, state: BatchState) -> PyResult<u64> {
+        self.settle(&state);
+        match state.notify.cause() {
+            Some(cause) if state.state == TaskState::Completed => {
+                Err(not_notified(py, cause, state.notify.is_full()))
+            }
+            _ => told(py, About::Transfer, state.outcome()),
         }
-        told(py, About::Transfer, state.outcome())
     }
 
     /// Moves and waits for the end. What a signal interrupts is called back, and the memory is free, or
@@ -93,7 +135,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::wait`].
-    pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Home) -> PyResult<u64> {
+    pub(crate) fn finish(self: Arc<Self>, py: Python<'_>, home: &Arc<Home>) -> PyResult<u64> {
         let result = self.wait(py, None);
         if result.is_err() {
             if !self.is_quiet(py) {
@@ -113,6 +155,26 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<Request>,
     pub(crate) options: TransferOptions,
     pub(crate) pins: Vec<Pin>,
+}
+
+impl Plan {
+    fn begin(
+        &self,
+        py: Python<'_>,
+        home: &Home,
+        timeout: Option<Duration>,
+        patience: Duration,
+    ) -> Result<Transfer, Failure> {
+        let options = TransferOptions { timeout, patience: Some(patience), ..self.options.clone() };
+        let requests = &self.requests;
+        home.call(py, |engine| engine.begin(requests.iter().copied(), options))
+    }
+}
+
+/// Whether nothing was begun because too much is outstanding.
+fn is_full(failure: &Failure) -> bool {
+    let facts = failure.facts();
+    facts.code == Code::TooManyRequests && facts.is_retryable
 }
 
 /// Whether a wait ended because its time was over.

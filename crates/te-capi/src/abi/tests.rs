@@ -63,7 +63,7 @@ fn a100_structs_are_laid_out_as_in_the_table() {
     lines!(
         list,
         "te_batch_status_t",
-        BatchStatus { status, reserved, total, completed, failed, quarantined, bytes }
+        BatchStatus { status, notify, total, completed, failed, quarantined, bytes }
     );
     lines!(
         list,

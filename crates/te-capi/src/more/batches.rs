@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use te_compat::{BatchState, Code, answer, guarded, set_last_failure};
+use te_compat::{BatchState, Code, NotifyOutcome, answer, guarded, set_last_failure};
 
 use super::error::{nothing, record};
 use super::time;
@@ -58,11 +58,21 @@ extern "C" fn te_cancel(engine: Handle, batch_id: u64) -> c_int {
 fn told(state: &BatchState) -> BatchStatus {
     BatchStatus {
         status: state.state as i32,
-        reserved: 0,
+        notify: notify(&state.notify),
         total: state.total as u64,
         completed: state.completed as u64,
         failed: state.failed as u64,
         quarantined: state.quarantined as u64,
         bytes: state.bytes,
+    }
+}
+
+fn notify(outcome: &NotifyOutcome) -> i32 {
+    match outcome {
+        NotifyOutcome::None => 0,
+        NotifyOutcome::Sending => 1,
+        NotifyOutcome::Delivered => 2,
+        NotifyOutcome::Full(_) => 3,
+        NotifyOutcome::Failed(_) => 4,
     }
 }

@@ -81,10 +81,8 @@ fn report(given: &[ScatterRange], fragments: &[FragmentStatus]) -> Result<(), Fa
 }
 
 fn end(fragment: &FragmentStatus) -> Result<(), Failure> {
-    let open = || Failure::new(te_compat::Code::Clock, "wait", "the fragment has not ended");
     match &fragment.outcome {
-        None => Err(open().with_index(fragment.index)),
         Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(Failure::from(error).with_index(fragment.index)),
+        _ => Err(Failure::from(fragment)),
     }
 }

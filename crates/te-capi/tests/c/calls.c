@@ -371,6 +371,87 @@ static void a112_a113_what_cannot_be_taken_is_told_and_nothing_moves(void) {
     end_both(&two);
 }
 
+/* Lets a batch of these requests end; tells what became of its notification. */
+static int32_t notified(struct two *two, transfer_request_t *requests, size_t count, int32_t status) {
+    batch_id_t batch = allocateBatchID(two->from, count);
+    notify_msg_t notify = {(char *)"who", (char *)"all in place"};
+    te_batch_status_t state;
+
+    GIVES(submitTransferWithNotify(two->from, batch, requests, count, notify), 0);
+    GIVES(te_wait(two->from, batch, 10000, &state), 0);
+    SAME(state.status, status);
+    GIVES(freeBatchID(two->from, batch), 0);
+    return state.notify;
+}
+
+/* A30: the bytes are in place, and whoever waits is told that the peer does not know. */
+static void a30_what_became_of_a_notification_is_told(void) {
+    struct two two;
+    transfer_request_t both[2];
+    notify_msg_t *taken;
+    int size = 0;
+
+    setenv("TE_ENGINE_NOTIFY_QUEUE", "1", 1);
+    two = two_engines(64 * KIB);
+    both[0] = request(OPCODE_WRITE, two.ours, two.segment, two.address, KIB);
+    both[1] = request(OPCODE_WRITE, (void *)4096, two.segment, two.address, KIB);
+    SAME(notified(&two, both, 2, STATUS_FAILED), TE_NOTIFY_NONE);
+    SAME(notified(&two, both, 1, STATUS_COMPLETED), TE_NOTIFY_DELIVERED);
+    SAME(notified(&two, both, 1, STATUS_COMPLETED), TE_NOTIFY_FULL);
+    taken = getNotifsFromEngine(two.to, &size);
+    SAME(size, 1);
+    GIVES(freeNotifsMsgBuf(taken, size), 0);
+    end_both(&two);
+}
+
+/* A request that a thread submits again and again. */
+struct lone {
+    transfer_engine_t engine;
+    batch_id_t batch;
+    transfer_request_t request;
+    int count;
+};
+
+static void *submit_each_alone(void *given) {
+    const struct lone *lone = given;
+
+    for (int number = 0; number < lone->count; number++) {
+        transfer_request_t one = lone->request;
+
+        GIVES(submitTransfer(lone->engine, lone->batch, &one, 1), 0);
+    }
+    return NULL;
+}
+
+/* Peer fault 28: a task that moved nothing has failed, whatever another thread submits meanwhile. */
+static void fault28_threads_on_one_batch_are_told_of_their_own_tasks(void) {
+    enum { EACH = 100 };
+    struct two two = two_engines(64 * KIB);
+    transfer_request_t good = request(OPCODE_WRITE, two.ours, two.segment, two.address, 128);
+    transfer_request_t bad = request(OPCODE_WRITE, (void *)4096, two.segment, two.address, 64);
+
+    for (int round = 0; round < 5; round++) {
+        batch_id_t batch = allocateBatchID(two.from, 2 * EACH);
+        struct lone of_good = {two.from, batch, good, EACH}, of_bad = {two.from, batch, bad, EACH};
+        te_batch_status_t state;
+        pthread_t threads[2];
+
+        CHECK(!pthread_create(&threads[0], NULL, submit_each_alone, &of_good));
+        CHECK(!pthread_create(&threads[1], NULL, submit_each_alone, &of_bad));
+        CHECK(!pthread_join(threads[0], NULL) && !pthread_join(threads[1], NULL));
+        GIVES(te_wait(two.from, batch, 10000, &state), 0);
+        CHECK(state.status == STATUS_FAILED && state.completed == EACH && state.failed == EACH);
+        for (size_t task = 0; task < 2 * EACH; task++) {
+            transfer_status_t status;
+
+            GIVES(getTransferStatus(two.from, batch, task, &status), 0);
+            SAME(status.transferred_bytes, status.status == STATUS_COMPLETED ? 128 : 0);
+        }
+        GIVES(freeBatchID(two.from, batch), 0);
+    }
+    end_both(&two);
+}
+
 static void fault28_local_memory_need_not_be_registered_but_mapped(void) {
     struct two two = two_engines(64 * KIB);
     unsigned char *plain = memory(64 * KIB), *gone = memory(64 * KIB);
@@ -407,6 +488,7 @@ static void a115_a116_a121_notifications_arrive_once_and_whole(void) {
     batch_id_t batch = allocateBatchID(two.from, 1);
     notify_msg_t notify = {(char *)"first", (char *)"by number"};
     notify_msg_t *taken;
+    te_batch_status_t state;
     double until = now() + 10;
     int size = -1, total = 0;
 
@@ -424,7 +506,8 @@ static void a115_a116_a121_notifications_arrive_once_and_whole(void) {
     GIVES(te_send_notify(two.from, two.name, notify), -1);
     notify.name = (char *)"third";
     GIVES(submitTransferWithNotify(two.from, batch, &one, 1, notify), 0);
-    GIVES(te_wait(two.from, batch, 10000, NULL), 0);
+    GIVES(te_wait(two.from, batch, 10000, &state), 0);
+    SAME(state.notify, TE_NOTIFY_DELIVERED);
     while (total < 3 && now() < until) {
         const char *names[] = {"first", "second", "third"};
 
@@ -711,6 +794,8 @@ TESTS(TEST(a101_a102_engines_are_made_and_ended_many_times),
       TEST(a110_a111_registering_memory), TEST(a112_a113_a114_bytes_move_both_ways),
       TEST(a112_a113_what_cannot_be_taken_is_told_and_nothing_moves),
       TEST(fault28_local_memory_need_not_be_registered_but_mapped),
+      TEST(fault28_threads_on_one_batch_are_told_of_their_own_tasks),
+      TEST(a30_what_became_of_a_notification_is_told),
       TEST(a115_a116_a121_notifications_arrive_once_and_whole), TEST(a118_load_of_nics),
       TEST(a121_batches_are_asked_waited_for_and_called_back),
       TEST(a121_scatter_tells_of_each_fragment), TEST(a121_probe_filters_and_sync_transfers),

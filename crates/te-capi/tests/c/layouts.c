@@ -57,7 +57,7 @@ static const struct line lines[] = {
     FIELD(te_close_report_t, reserved),
     WHOLE(te_batch_status_t),
     FIELD(te_batch_status_t, status),
-    FIELD(te_batch_status_t, reserved),
+    FIELD(te_batch_status_t, notify),
     FIELD(te_batch_status_t, total),
     FIELD(te_batch_status_t, completed),
     FIELD(te_batch_status_t, failed),

@@ -263,6 +263,47 @@ static void a54_quarantined_memory_is_busy_until_it_is_given_back(void) {
     peer_quit(&peer);
 }
 
+/* A83: fragments of a peer that is stopped, where calling back takes longer than the end of an engine
+ * may. The call ends when the memory is free, or in quarantine and says so. */
+static void a83_scattered_memory_is_what_the_call_says(void) {
+    const size_t size = 64 * MIB;
+    const uint64_t offset = 0, length = size;
+    struct peer peer;
+    struct mine mine;
+    te_scatter_range_t range = {0};
+    te_error_t error;
+    uint64_t bytes = 0;
+    int32_t outcome = 0;
+    int unregistered;
+
+    only_tcp();
+    setenv("TE_ENGINE_SHUTDOWN_TIMEOUT_MS", "10", 1);
+    setenv("TE_ENGINE_UNREGISTER_TIMEOUT_MS", "10", 1);
+    peer = peer_start(size, 1);
+    mine = mine_beside(&peer, size);
+    GIVES(te_transfer_sync(mine.engine, peer.name, mine.at, peer.address, KIB, OPCODE_READ), 0);
+    peer_stop(&peer);
+    range.peer = peer.name;
+    range.remote_base = peer.address;
+    range.remote_length = range.local_length = size;
+    range.local = mine.at;
+    range.local_offsets = range.remote_offsets = &offset;
+    range.lengths = &length;
+    range.outcomes = &outcome;
+    range.count = 1;
+    range.opcode = OPCODE_READ;
+    GIVES(te_scatter(mine.engine, &range, 1, 200) < 0, 1);
+    GIVES(te_last_error(&error), 1);
+    GIVES(te_quarantined_bytes(mine.engine, &bytes), 0);
+    unregistered = unregisterLocalMemory(mine.engine, mine.at);
+    CHECK(outcome < 0 && error.local_state != TE_LOCAL_IN_USE);
+    SAME(bytes, error.local_state == TE_LOCAL_FREE ? 0 : size);
+    SAME(unregistered, error.local_state == TE_LOCAL_FREE ? 0 : TE_ERR_BATCH_BUSY);
+    peer_continue(&peer);
+    destroyTransferEngine(mine.engine);
+    peer_quit(&peer);
+}
+
 /* Kills the peer with many requests under way: each ends, at once, and says why. */
 static void killed(int opcode) {
     const size_t size = 128 * MIB, n = 64, piece = 2 * MIB;
@@ -515,6 +556,7 @@ TESTS(TEST(a113_bytes_move_between_processes), TEST(a113_bytes_move_between_proc
       TEST(a_task_that_ended_badly_leaves_local_memory_alone),
       TEST(memory_in_use_is_busy_and_later_free),
       TEST(a54_quarantined_memory_is_busy_until_it_is_given_back),
+      TEST(a83_scattered_memory_is_what_the_call_says),
       TEST(fault09_a_target_killed_in_a_read_ends_every_task),
       TEST(fault09_a_target_killed_in_a_write_ends_every_task),
       TEST(fault09_a_target_killed_in_a_read_over_tcp_ends_every_task),

@@ -256,14 +256,18 @@ impl From<WaitError> for Failure {
 
 impl From<&TaskFault> for Failure {
     fn from(task: &TaskFault) -> Self {
+        // Nothing tried it: its local memory was not there when it was submitted.
+        let is_refused = task.attempts == 0 && task.fault.class == FaultClass::Local;
         let code = match task.fault.class {
             FaultClass::Rail | FaultClass::Peer => Code::Socket,
             FaultClass::Refused => Code::AddressNotRegistered,
+            FaultClass::Local if is_refused => Code::InvalidArgument,
             FaultClass::Local => Code::Memory,
             FaultClass::Protocol | FaultClass::Corrupt => Code::Malformed,
             FaultClass::Cancelled | FaultClass::Closed => Code::InvalidArgument,
         };
-        let made = Self::new(code, step(task.fault.phase), told(task));
+        let phase = if is_refused { "memory" } else { step(task.fault.phase) };
+        let made = Self::new(code, phase, told(task));
         made.with_peer(&task.peer).with_index(task.index).edit(|facts| {
             facts.attempts = task.attempts;
             facts.local = quarantined(task.quarantined);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use te_engine::{
-    FaultClass, RegisterOptions, RemoteSide, TaskState, TransferRequest, TransferStatus,
+    BatchError, FaultClass, Notify, NotifyOutcome, Opcode, RefusedRequest, RegisterOptions,
+    RemoteSide, SegmentId, SubmitError, SubmitTerms, TaskState, TransferRequest, TransferStatus,
 };
 use te_transport::Clock as _;
 use te_transport::testing::SimFabric;
@@ -168,4 +169,66 @@ fn a_range_that_the_peer_does_not_offer_is_refused_without_a_byte_sent() {
     assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
     assert_eq!(a.engine.batch_status(batch).unwrap().completed, 3);
     assert!(a.engine.stats().refreshes - before <= 3);
+}
+
+#[test]
+fn fault28_what_was_refused_before_is_a_task_that_has_failed() {
+    // Peer fault 28: in its place and from the start; the good ones arrive, and nobody is notified.
+    let world = World::new(SimFabric::builder(1));
+    let (a, b) = (world.node("a"), world.node("b"));
+    fill(&a.region, 28);
+    let target = a.engine.open_segment("b").unwrap();
+    let local = a.region.range(0, 100).unwrap();
+    let good = || Ok(TransferRequest::write(local.clone(), target, b.region.address()));
+    let bad = || Err(RefusedRequest::local(Opcode::Read, target, "nothing is there"));
+    let batch = a.engine.allocate_batch(4).unwrap();
+    let notify = Some(Notify { name: "who".into(), msg: "all in place".into() });
+    let terms = SubmitTerms { notify, ..SubmitTerms::default() };
+    a.engine.submit_each(batch, &[good(), bad()], terms).unwrap();
+    a.engine.submit_each(batch, &[bad(), good()], SubmitTerms::default()).unwrap();
+    let status = a.engine.batch_status(batch).unwrap();
+    assert_eq!((status.state, status.total, status.failed), (TaskState::Waiting, 4, 2));
+    assert!(a.engine.moves_local(local.address() + 99, 1));
+    assert!(!a.engine.moves_local(local.address() + 100, 1));
+    for index in [1, 2] {
+        let task = a.engine.status(batch, index).unwrap();
+        let fault = task.fault.unwrap();
+        assert_eq!((task.state, task.remote), (TaskState::Failed, RemoteSide::Untouched));
+        assert_eq!((fault.index, fault.op, fault.attempts), (index, Opcode::Read, 0));
+        assert_eq!((&*fault.peer, &*fault.fault.cause), ("b", "nothing is there"));
+    }
+    assert!(world.run(&[&a, &b], &[(&a, batch)], Duration::from_secs(1)));
+    check_final(&a, batch, &[100; 4]);
+    let status = a.engine.batch_status(batch).unwrap();
+    assert_eq!((status.state, status.completed, status.bytes), (TaskState::Failed, 2, 200));
+    assert_eq!((status.notify, status.fault.unwrap().index), (NotifyOutcome::None, 1));
+    let stats = a.engine.stats();
+    assert_eq!((stats.submitted, stats.completed, stats.failed), (4, 2, 2));
+    assert!(bytes_of(&b.region, 0, 100) == pattern(28, 0, 100));
+    assert!(b.engine.take_notifies().is_empty());
+    assert!(!a.engine.moves_local(local.address(), 100));
+}
+
+#[test]
+fn fault28_a_submission_of_refused_requests_alone_is_final_at_once_or_not_taken() {
+    // Peer fault 28, A61: it needs no room; what is wrong with its target is an error of the call.
+    let world = World::new(SimFabric::builder(1));
+    let (a, _b) = (world.node("a"), world.node("b"));
+    let target = a.engine.open_segment("b").unwrap();
+    let bad = |target| [Err(RefusedRequest::local(Opcode::Write, target, "nothing is there"))];
+    let batch = a.engine.allocate_batch(1).unwrap();
+    let terms = SubmitTerms { patience: Some(Duration::ZERO), ..SubmitTerms::default() };
+    let unknown = SegmentId::from_u64(99);
+    let refused = a.engine.submit_each(batch, &bad(unknown), terms.clone());
+    assert!(matches!(refused, Err(SubmitError::UnknownSegment { index: 0, .. })), "{refused:?}");
+    let notify = Some(Notify { name: String::new(), msg: String::new() });
+    let empty = SubmitTerms { notify, ..SubmitTerms::default() };
+    let refused = a.engine.submit_each(batch, &[], empty);
+    assert!(matches!(refused, Err(SubmitError::Empty)), "{refused:?}");
+    a.engine.submit_each(batch, &bad(target), terms.clone()).unwrap();
+    let status = a.engine.wait(batch, Duration::ZERO).unwrap();
+    assert_eq!((status.state, status.failed), (TaskState::Failed, 1));
+    let full = a.engine.submit_each(batch, &bad(target), terms);
+    assert!(matches!(full, Err(SubmitError::Batch(BatchError::Full { .. }))), "{full:?}");
+    a.engine.free_batch(batch).unwrap();
 }

@@ -132,10 +132,10 @@ impl TransferEngine {
         // SAFETY: the caller promises the same.
         let submitted = unsafe { self.submit_transfer(batch_id, requests) };
         let ended = submitted.and_then(|()| self.wait_all(batch_id, requests.len(), timeout));
-        if matches!(ended, Err(EngineError::Timeout)) {
-            let after = self.engine.config().engine.shutdown_timeout;
-            drop(self.engine.cancel_batch(batch_id.0));
-            drop(self.engine.wait_batch(batch_id.0, after));
+        if matches!(ended, Err(EngineError::Timeout))
+            && let Some(failure) = te_compat::last_failure()
+        {
+            te_compat::set_last_failure(&self.engine.call_back(&[batch_id.0], failure));
         }
         self.engine.release_batch(batch_id.0);
         ended

@@ -12,6 +12,8 @@
 
 import atexit
 
+# Before any thread of the program can be the first to import `threading`.
+from te_engine import _callbacks as _callbacks
 from te_engine._native import (
     Engine,
     Region,

@@ -68,7 +68,8 @@ class Engine:
         self, buffer: _Memory, *, location: str = "*", remote: bool = True
     ) -> Region:
         """Registers memory: a buffer, an array, a tensor, or ``(address, length)``. What has an owner is
-        kept until it is unregistered. With ``remote=False`` peers may not touch it.
+        kept until it is unregistered. Peers may read it, and write it unless its owner calls it read-only;
+        with ``remote=False`` they may not touch it.
 
         Raises RegisterError, DeviceMemoryError, TypeError, ValueError (gaps).
         """
@@ -129,7 +130,8 @@ class Region(Buffer):
     def unregister(self) -> None:
         """Ends the registration. Waits for transfers that use the memory, a few seconds at most.
 
-        Raises BusyError while a transport still holds it: it must be kept, and the call repeated.
+        Raises BusyError while a transport still holds it, or another thread is about to do the same: it
+        must be kept, and the call repeated.
         """
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __enter__(self) -> Self: ...
@@ -177,14 +179,16 @@ class Segment:
     ) -> Transfer:
         """Begins what `write` does.
 
-        Raises TransferError where nothing was begun; later errors come from the Transfer.
+        Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+        errors come from the Transfer.
         """
     def submit_read(
         self, local: _Memory, address: int, **terms: Unpack[_Terms]
     ) -> Transfer:
         """Begins what `read` does.
 
-        Raises TransferError where nothing was begun; later errors come from the Transfer.
+        Raises TransferError where nothing was begun, `retryable` where too much is outstanding; later
+        errors come from the Transfer.
         """
     def write_many(
         self,
@@ -247,6 +251,11 @@ class Transfer(Awaitable[int]):
     @property
     def bytes(self) -> int:
         """Bytes that are known to be in place."""
+    @property
+    def notify(self) -> str | None:
+        """What became of the notification: ``"sending"``, ``"delivered"``, ``"full"`` (the peer had no room) or
+        ``"failed"``. None where none was asked for, or the transfer has not completed.
+        """
     def wait(self, timeout: float | None = None) -> int:
         """Waits until every request has ended, at most `timeout` seconds; gives the bytes moved.
 

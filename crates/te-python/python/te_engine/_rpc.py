@@ -6,6 +6,7 @@ The names are Mooncake's; the bytes on the wire are not, so that both ends must 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import struct
@@ -19,6 +20,9 @@ _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"teR1"
 _MOST_FACTS = 1 << 16
 _MOST_BYTES = 1 << 40
+# A listener that answers with one of these is broken; everything else passes.
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
+_PAUSE = 0.05
 
 
 class ReceivedData:
@@ -80,6 +84,7 @@ class RpcInterface:
         self._timeout = 30.0
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
         self._on_data: Callable[[dict[str, Any]], object] | None = None
         self._on_tensor: Callable[[ReceivedTensor], object] | None = None
 
@@ -117,7 +122,9 @@ class RpcInterface:
         if self._listener is None:
             return False
         if self._thread is None:
-            work = threading.Thread(target=self._serve, args=(self._listener,), daemon=True)
+            self._stopped = threading.Event()
+            words = (self._listener, self._stopped)
+            work = threading.Thread(target=self._serve, args=words, daemon=True)
             self._thread = work
             work.start()
         return True
@@ -129,6 +136,7 @@ class RpcInterface:
     def stop_server(self) -> None:
         """Closes the port."""
         listener, self._listener, self._thread = self._listener, None, None
+        self._stopped.set()
         if listener is not None:
             try:
                 # A thread that waits for a connection sees only this.
@@ -184,13 +192,23 @@ class RpcInterface:
         except (OSError, ValueError, OverflowError):
             return -1
 
-    def _serve(self, listener: socket.socket) -> None:
-        while True:
+    def _serve(self, listener: socket.socket, stopped: threading.Event) -> None:
+        while not stopped.is_set():
             try:
                 stream, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._receive, args=(stream,), daemon=True).start()
+            except OSError as error:
+                if error.errno in _BROKEN:
+                    break
+                # Out of descriptors, or a connection that is gone already.
+                stopped.wait(_PAUSE)
+                continue
+            try:
+                threading.Thread(target=self._receive, args=(stream,), daemon=True).start()
+            except RuntimeError:
+                # Without a thread for it the sender sees a connection that ends.
+                stream.close()
+        if self._thread is threading.current_thread():
+            self._thread = None
 
     def _receive(self, stream: socket.socket) -> None:
         with stream:

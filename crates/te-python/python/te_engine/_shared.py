@@ -10,6 +10,7 @@ import ctypes
 import json
 import mmap
 import os
+import weakref
 
 _BLOB_BYTES = 256
 _FIELDS = ("name", "size", "world_size", "owner_rank")
@@ -49,6 +50,8 @@ class SharedSegment:
         told = dict(made._plan, rank=rank_id)
         if rank_id == owner_rank:
             fd = os.memfd_create(f"te-{name}"[:200], os.MFD_CLOEXEC)
+            # The other ranks open it through this process, so that it stays open as long as the segment.
+            weakref.finalize(made, os.close, fd).atexit = False
             os.ftruncate(fd, size)
             made._open(fd)
             told |= {"process": os.getpid(), "fd": fd}

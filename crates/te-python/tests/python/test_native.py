@@ -37,9 +37,9 @@ print("well")
 """
 
 
-def well(source, **env):
+def well(source, timeout=60, **env):
     import textwrap
-    done = support.script(PRELUDE + textwrap.dedent(source) + END, **env)
+    done = support.script(PRELUDE + textwrap.dedent(source) + END, timeout=timeout, **env)
     assert done.returncode == 0 and done.stdout.strip().endswith("well"), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-2500:]}"
     assert "panicked" not in done.stderr, done.stderr
     return done
